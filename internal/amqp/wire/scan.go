@@ -67,8 +67,11 @@ func scan(payload []byte, s *Sections, whole bool) error {
 	*s = Sections{Bare: len(payload)}
 	last := uint64(0)
 	for i := 0; i < len(payload); {
-		code, v, bad := descriptor(payload, i)
-		if bad != "" {
+		var code uint64
+		v, bad := i+3, ""
+		if v < len(payload) && payload[i] == fmtDescribed && payload[i+1] == fmtSmallUlong {
+			code = uint64(payload[i+2])
+		} else if code, v, bad = descriptorSlow(payload, i); bad != "" {
 			return failed(v, bad)
 		}
 		if code < CodeHeader || code > CodeFooter {

@@ -36,6 +36,9 @@ func SkipValue(b []byte) (rest []byte, err error) {
 
 // skip gives the offset after the value at i. Where bad is not empty, next is where it is bad.
 func skip(b []byte, i int) (next int, bad string) {
+	if i < len(b) && b[i] != fmtDescribed {
+		return skipPlain(b, i)
+	}
 	// A descriptor is a value too, and may be described itself: count the values still to come instead of recursing.
 	for pending, described := 1, 0; pending > 0; pending-- {
 		for i < len(b) && b[i] == fmtDescribed {

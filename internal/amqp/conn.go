@@ -1,0 +1,314 @@
+package amqp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
+)
+
+// HandshakeTimeout is how long a peer may take from connect to open.
+const HandshakeTimeout = 10 * time.Second
+
+// ErrHandshakeTimeout ends a connection whose peer did not open in time.
+var ErrHandshakeTimeout = errors.New("the peer did not open the connection in time")
+
+// Owner is who a connection belongs to: the handler of its engine, and what it wants to do without the lock.
+type Owner interface {
+	engine.Handler
+
+	// AfterInput is called by the reader, without the lock, after all frames of one read were handled. Payloads that
+	// Transfer was given are valid until it returns.
+	AfterInput()
+
+	// BeforeFlush is called under the lock, before output is taken from the engine.
+	BeforeFlush()
+
+	// TakeWork is called under the lock before it is released; what it returns (nil for nothing) is run after that.
+	TakeWork() Work
+}
+
+// Work is what is left to do once a connection's lock is released: mostly to tell other connections.
+type Work interface{ Run() }
+
+// Conn is a socket with an engine. Lock guards Engine; Release writes what came out and unlocks.
+type Conn struct {
+	Engine *engine.Conn
+
+	// Set at construction, never changed.
+	nc      net.Conn
+	raw     syscall.RawConn // nil where bytes do not go straight to a socket (TLS)
+	owner   Owner
+	ready   chan struct{} // closed when the peer has opened
+	done    chan struct{} // closed when Serve has returned
+	readFn  func(uintptr) bool
+	writeFn func(uintptr) bool
+	pool    *sync.Pool
+
+	// Owned by the reader.
+	bufp       *[]byte // nil while idle with nothing kept
+	start, end int
+	rn         int
+	rerr       error
+
+	mu      *sync.Mutex // guards what follows, and Engine
+	wbuf    []byte
+	wn      int
+	werr    error
+	spare   []byte // written out, to be filled again
+	rest    []byte // owned by the writer while writing
+	writing bool   // a writer goroutine owns the socket's sending side
+	opened  bool
+	closing bool // Close was called
+	over    bool // the socket is gone: nothing is written any more
+	busy    bool // something was written since the last tick
+	cause   error
+	timer   *time.Timer
+	writers sync.WaitGroup
+}
+
+// NewConn puts an engine on a socket. mu is the lock to use, nil for one of its own: connections of one destination that
+// follow each other share a lock, so that the destination's line is always under the same one. newOwner is called once.
+func NewConn(nc net.Conn, cfg engine.Config, mu *sync.Mutex, newOwner func(*Conn) Owner) *Conn {
+	if mu == nil {
+		mu = &sync.Mutex{}
+	}
+	c := &Conn{nc: nc, mu: mu, ready: make(chan struct{}), done: make(chan struct{})}
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			c.raw = raw
+			c.readFn, c.writeFn = c.readOnce, c.writeOnce
+		}
+	}
+	c.owner = newOwner(c)
+	c.Engine = engine.NewConn(cfg, handler{c.owner, c})
+	c.pool = readBuffers(int(cfg.MaxFrameSize))
+	return c
+}
+
+// handler passes the engine's callbacks to the owner and keeps the connection's own state in step.
+type handler struct {
+	Owner
+	c *Conn
+}
+
+func (h handler) Opened() {
+	h.c.opened = true
+	close(h.c.ready)
+	h.Owner.Opened()
+	h.c.timer.Reset(time.Millisecond) // the peer's idle time-out is known now
+}
+
+// Ready is closed when the peer has opened; Done when the connection is over.
+func (c *Conn) Ready() <-chan struct{} { return c.ready }
+func (c *Conn) Done() <-chan struct{}  { return c.done }
+
+// Err is why the connection is over; valid after Done.
+func (c *Conn) Err() error { return c.cause }
+
+// RemoteAddr is the peer's address, LocalAddr ours.
+func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+func (c *Conn) LocalAddr() net.Addr  { return c.nc.LocalAddr() }
+
+// Lock takes the connection's lock.
+func (c *Conn) Lock() { c.mu.Lock() }
+
+// Do runs f under the lock and releases it.
+func (c *Conn) Do(f func()) {
+	c.mu.Lock()
+	f()
+	c.Release()
+}
+
+// Serve reads until the connection is over, and returns why: nil after an orderly close. It is called once.
+func (c *Conn) Serve() error {
+	c.mu.Lock()
+	c.timer = time.AfterFunc(HandshakeTimeout, c.tick)
+	if c.Engine.Client() {
+		c.Engine.Start()
+	}
+	c.Release()
+
+	err := c.readLoop()
+
+	c.mu.Lock()
+	c.flush() // the close, or the header that tells what we speak
+	c.mu.Unlock()
+	c.lingerClose()
+	c.timer.Stop()
+	c.nc.Close()
+	c.writers.Wait()
+
+	c.mu.Lock()
+	c.cause, c.over = err, true
+	c.Engine.Terminate(err)
+	work := c.owner.TakeWork()
+	c.mu.Unlock()
+	if work != nil {
+		work.Run()
+	}
+	if c.bufp != nil {
+		c.pool.Put(c.bufp)
+		c.bufp = nil
+	}
+	close(c.done)
+	return err
+}
+
+func (c *Conn) readLoop() error {
+	for {
+		n, err := c.read()
+		if err != nil || n == 0 {
+			return c.readError(err)
+		}
+		c.end += n
+		c.mu.Lock()
+		used, err := c.Engine.Input((*c.bufp)[c.start:c.end])
+		c.flush()
+		work := c.owner.TakeWork()
+		c.mu.Unlock()
+		c.owner.AfterInput()
+		if work != nil {
+			work.Run()
+		}
+		c.start += used
+		if err != nil {
+			var ce *engine.ConnectionError
+			if errors.As(err, &ce) && ce.Remote && ce.Condition == "" {
+				return nil
+			}
+			return err
+		}
+		c.compact()
+	}
+}
+
+// readError says why reading ended: what the engine or Shutdown had in mind, before what the socket says.
+func (c *Conn) readError(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.cause != nil:
+		return c.cause
+	case err == nil || errors.Is(err, io.EOF):
+		return io.EOF
+	}
+	return err
+}
+
+// compact moves the beginning of a frame to the front, so that the rest of it fits.
+func (c *Conn) compact() {
+	buf := *c.bufp
+	if c.start == c.end {
+		c.start, c.end = 0, 0
+		return
+	}
+	if c.start > 0 && (c.start > len(buf)/2 || c.Engine.Need(buf[c.start:c.end]) > len(buf)-c.start) {
+		c.end = copy(buf, buf[c.start:c.end])
+		c.start = 0
+	}
+}
+
+// read waits for bytes. While it waits with nothing kept, the connection holds no buffer.
+func (c *Conn) read() (int, error) {
+	if c.raw == nil {
+		if c.bufp == nil {
+			c.bufp = c.pool.Get().(*[]byte)
+		}
+		n, err := c.nc.Read((*c.bufp)[c.end:])
+		if n > 0 {
+			err = nil
+		}
+		return n, err
+	}
+	if err := c.raw.Read(c.readFn); err != nil {
+		return 0, err
+	}
+	return max(c.rn, 0), c.rerr
+}
+
+func (c *Conn) readOnce(fd uintptr) bool {
+	if c.bufp == nil {
+		c.bufp = c.pool.Get().(*[]byte)
+	}
+	for {
+		c.rn, c.rerr = syscall.Read(int(fd), (*c.bufp)[c.end:])
+		switch c.rerr {
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+			if c.end == 0 {
+				c.pool.Put(c.bufp)
+				c.bufp = nil
+			}
+			return false
+		}
+		return true
+	}
+}
+
+// readBuffers gives the pool of buffers for a frame size. A buffer holds two of the largest frames.
+func readBuffers(maxFrame int) *sync.Pool {
+	if maxFrame <= 64<<10 {
+		return &commonBuffers
+	}
+	return &sync.Pool{New: func() any { b := make([]byte, 2*maxFrame); return &b }}
+}
+
+var commonBuffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
+
+// tick runs on the connection's timer: the handshake limit first, idle timeouts later.
+func (c *Conn) tick() {
+	c.mu.Lock()
+	if !c.opened {
+		c.fail(ErrHandshakeTimeout)
+		c.mu.Unlock()
+		return
+	}
+	next, err := c.Engine.Tick(time.Now())
+	if !c.busy {
+		c.spare = nil // an idle connection keeps no buffer
+	}
+	c.busy = false
+	if err != nil {
+		c.flush()
+		c.fail(err)
+		c.mu.Unlock()
+		return
+	}
+	c.timer.Reset(min(next, time.Hour))
+	c.Release()
+}
+
+// fail ends the connection from this side; the reader wakes and cleans up. Called under the lock.
+func (c *Conn) fail(err error) {
+	if c.cause == nil {
+		c.cause = err
+	}
+	c.nc.SetReadDeadline(time.Unix(1, 0))
+}
+
+// Abort ends the connection at once, for err.
+func (c *Conn) Abort(err error) {
+	c.mu.Lock()
+	c.fail(err)
+	c.mu.Unlock()
+}
+
+// closeWait is how long a peer may take to answer a close.
+const closeWait = 2 * time.Second
+
+// Close closes the connection in order: it sends a close with e (which may be nil) and waits a little for the peer's.
+func (c *Conn) Close(e *engine.ConnectionError) {
+	c.mu.Lock()
+	if !c.closing {
+		c.closing = true
+		c.Engine.Close(closeError(e))
+		c.nc.SetReadDeadline(time.Now().Add(closeWait))
+	}
+	c.Release()
+}

@@ -1,0 +1,210 @@
+package engine_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+)
+
+func TestMessagesArriveAndAreSettled(t *testing.T) {
+	p := newPair(t, engine.Config{}, engine.Config{})
+	l := p.sender(t, 100)
+	p.server.onMsg = func(d *engine.InDelivery, b []byte) {
+		p.server.got = append(p.server.got, bytes.Clone(b))
+		if !d.Settled {
+			d.SettleAs(wire.Accepted)
+		}
+	}
+	var ds [10]engine.OutDelivery
+	for i := range ds {
+		ds[i].Context = i
+		if r := l.Send(&ds[i], i%2 == 0, 0, []byte("he"), []byte("llo")); r != engine.Complete {
+			t.Fatalf("send %d: %v", i, r)
+		}
+	}
+	p.mustRun(t)
+	if len(p.server.got) != 10 || string(p.server.got[9]) != "hello" {
+		t.Fatalf("got %q", p.server.got)
+	}
+	var settled []string
+	for _, s := range p.client.log {
+		if strings.HasPrefix(s, "settled") {
+			settled = append(settled, s)
+		}
+	}
+	want := []string{"settled 1 2", "settled 3 2", "settled 5 2", "settled 7 2", "settled 9 2"}
+	if !slices.Equal(settled, want) {
+		t.Fatalf("got %v, want %v", settled, want)
+	}
+}
+
+func TestReceiverModeSecondIsThreeWay(t *testing.T) {
+	p := newPair(t, engine.Config{}, engine.Config{})
+	p.server.onLink = acceptAll(10)
+	p.mustRun(t)
+	s, _ := p.client.conn.Begin()
+	l, err := s.Attach(engine.AttachOptions{Name: "l", Role: engine.RoleSender, ReceiverMode: engine.ReceiverSecond, Source: &wire.Source{}, Target: &wire.Target{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun(t)
+	if l.ReceiverMode() != engine.ReceiverSecond {
+		t.Fatalf("receiver mode %d was not echoed", l.ReceiverMode())
+	}
+	p.server.onMsg = func(d *engine.InDelivery, _ []byte) { d.SettleAs(wire.Accepted) }
+	d := engine.OutDelivery{Context: "m"}
+	l.Send(&d, false, 0, nil, []byte("x"))
+	p.mustRun(t)
+	if got := p.client.log[len(p.client.log)-1]; got != "settled m 2" {
+		t.Fatalf("client heard %q", got)
+	}
+	if got := p.server.log[len(p.server.log)-1]; got != "remote settled 0 2" {
+		t.Fatalf("server heard %q", got)
+	}
+}
+
+// A message far larger than frame, window and output limit arrives whole, and others go on after it.
+func TestLargeMessageThroughSmallWindows(t *testing.T) {
+	p := newPair(t, engine.Config{OutLimit: 3000}, engine.Config{MaxFrameSize: 512, Window: 2})
+	l := p.sender(t, 100)
+	body := bytes.Repeat([]byte("0123456789"), 100_000)
+	big, small := engine.OutDelivery{Context: "big"}, engine.OutDelivery{Context: "small"}
+	if r := l.Send(&big, true, 0, nil, body); r != engine.Partial {
+		t.Fatalf("got %v, want Partial", r)
+	}
+	p.client.onFlow = func(l *engine.Link) {
+		if small.Link() == nil {
+			l.Send(&small, true, 0, nil, []byte("after"))
+		}
+	}
+	p.mustRun(t)
+	if len(p.server.got) < 2 || !bytes.Equal(p.server.got[0], body) || string(p.server.got[1]) != "after" {
+		t.Fatalf("got %d messages", len(p.server.got))
+	}
+}
+
+func TestDrainGivesCreditBack(t *testing.T) {
+	p := newPair(t, engine.Config{}, engine.Config{})
+	var server *engine.Link
+	p.server.onLink = func(l *engine.Link) { server = l; acceptAll(10)(l) }
+	on := p.server.onLink
+	l := p.sender(t, 10)
+	p.server.onLink = on
+	_ = server
+	if l.Credit() != 10 {
+		t.Fatalf("credit %d", l.Credit())
+	}
+}
+
+func TestLinkErrorsEndTheLinkAlone(t *testing.T) {
+	p := newPair(t, engine.Config{}, engine.Config{})
+	l := p.sender(t, 1)
+	var d1, d2 engine.OutDelivery
+	l.Send(&d1, true, 0, nil, []byte("a"))
+	if r := l.Send(&d2, true, 0, nil, []byte("b")); r != engine.Refused {
+		t.Fatalf("send beyond credit: %v", r)
+	}
+	l.Detach(nil)
+	p.mustRun(t)
+	if !p.client.conn.IsOpen() || !p.server.conn.IsOpen() {
+		t.Fatal("the connection did not survive")
+	}
+	if _, err := l.Session().Attach(engine.AttachOptions{Name: "l", Role: engine.RoleSender, Source: &wire.Source{}, Target: &wire.Target{}}); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun(t)
+}
+
+func TestCoordinatorIsRefused(t *testing.T) {
+	p := newPair(t, engine.Config{}, engine.Config{})
+	p.server.onLink = acceptAll(1)
+	p.mustRun(t)
+	a := wire.Attach{Name: "tx", Handle: 0, Role: wire.RoleSender, Source: &wire.Source{}, Coordinator: true}
+	b := wire.Begin{IncomingWindow: 10, OutgoingWindow: 10, HandleMax: 10}
+	out := frame(3, b.Append)
+	out = append(out, frame(3, a.Append)...)
+	if _, err := p.server.conn.Input(out); err != nil {
+		t.Fatal(err)
+	}
+	got := p.server.conn.Output(nil)
+	if !bytes.Contains(got, []byte("amqp:not-implemented")) {
+		t.Fatalf("got %q", got)
+	}
+}
+
+func frame(ch uint16, f func([]byte) []byte) []byte {
+	b, start := wire.BeginFrame(nil, wire.FrameAMQP, ch)
+	return wire.EndFrame(f(b), start)
+}
+
+// A range of dispositions is bounded by what is unsettled, not by what it claims.
+func TestDispositionOfEverything(t *testing.T) {
+	p := newPair(t, engine.Config{}, engine.Config{})
+	l := p.sender(t, 100)
+	p.server.onMsg = func(d *engine.InDelivery, _ []byte) {}
+	var ds [3]engine.OutDelivery
+	for i := range ds {
+		ds[i].Context = i
+		l.Send(&ds[i], false, 0, nil, []byte("x"))
+	}
+	p.mustRun(t)
+	d := wire.Disposition{Role: wire.RoleReceiver, First: 0, Last: 1<<31 - 1, Settled: true, State: []byte{0, 0x53, 0x24, 0x45}}
+	if _, err := p.client.conn.Input(frame(0, d.Append)); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.client.log[len(p.client.log)-1]; got != "settled 2 2" {
+		t.Fatalf("got %q", p.client.log)
+	}
+	d.Last = 1<<32 - 1
+	if _, err := p.client.conn.Input(frame(0, d.Append)); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.client.conn.Output(nil); !bytes.Contains(got, []byte("amqp:invalid-field")) || !p.client.conn.IsOpen() {
+		t.Fatalf("got %q, want the session ended", got)
+	}
+}
+
+func BenchmarkEngineSettled(b *testing.B) { benchmarkEngine(b, true) }
+
+func BenchmarkEngineUnsettled(b *testing.B) { benchmarkEngine(b, false) }
+
+func benchmarkEngine(b *testing.B, settled bool) {
+	p := newPair(b, engine.Config{OutLimit: 1 << 20}, engine.Config{})
+	p.client.quiet, p.server.quiet = true, true
+	l := p.sender(b, 1000)
+	var server *engine.Link
+	n := 0
+	p.server.onMsg = func(d *engine.InDelivery, _ []byte) {
+		server = d.Link()
+		n++
+		if !d.Settled {
+			d.SettleAs(wire.Accepted)
+		}
+	}
+	ds := make([]engine.OutDelivery, 1000)
+	body := make([]byte, 100)
+	var bufs [2][]byte
+	swap := func(from, to *engine.Conn, i int) {
+		out := from.Output(bufs[i])
+		if out == nil {
+			return
+		}
+		to.Input(out)
+		from.Wrote(len(out))
+		bufs[i] = out
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for sent := 0; sent < b.N; {
+		for i := 0; i < 500 && l.Send(&ds[i], settled, 0, nil, body) == engine.Complete; i++ {
+			sent++
+		}
+		swap(p.client.conn, p.server.conn, 0)
+		server.Grant(1000)
+		swap(p.server.conn, p.client.conn, 1)
+	}
+}

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+)
+
+// OutDelivery is a delivery to the peer. Its memory is the caller's, who may use it again when it is over: after Send
+// answered Complete for a settled one, after Sent for a settled one that was Partial, else after Settled or OutDropped.
+type OutDelivery struct {
+	Context any // the caller's own
+
+	link       *Link
+	id         uint32
+	settled    bool
+	parts      [2][]byte // what is left to encode
+	prev, next *OutDelivery
+}
+
+// Link is the link that the delivery is on; nil before Send and when it is over.
+func (d *OutDelivery) Link() *Link { return d.link }
+
+// SendResult says what became of a Send.
+type SendResult uint8
+
+// The results of Send.
+const (
+	Refused  SendResult = iota // no credit, or no window or room: Flow will tell when to try again
+	Partial                    // begun; the rest follows as window and room allow
+	Complete                   // all of it is encoded
+)
+
+// CanSend tells whether Send would be refused.
+func (l *Link) CanSend() bool {
+	return l.credit > 0 && l.out == nil && !l.isStalled && l.answered && !l.gone
+}
+
+// Fits tells whether a message of n bytes is sent in one frame, so that Send never answers Partial for it.
+func (l *Link) Fits(n int) bool { return n <= int(min(l.s.c.peerMaxFrame, 1<<30))-frameOverhead }
+
+// Send sends a message whose bytes are head followed by body. settled says that no outcome is wanted; a link whose receiver
+// asked for one of the settle modes has the last word (see Link.SenderMode). head and body must stay as they are until
+// the delivery is complete, body until it is over where the caller wants to send it again.
+//
+// A Send that is refused changes nothing, but for this: where there is credit and no room, Flow will be called.
+func (l *Link) Send(d *OutDelivery, settled bool, format uint32, head, body []byte) SendResult {
+	if !l.CanSend() {
+		return Refused
+	}
+	s, c := l.s, l.s.c
+	if s.remoteWindow == 0 || c.out.pending() >= c.cfg.OutLimit {
+		l.stall()
+		return Refused
+	}
+	id := s.nextDelivery
+	s.nextDelivery++
+	l.credit--
+	l.deliveryCount++
+	d.link, d.id, d.settled = l, id, settled
+	if !settled {
+		last := l.outList.prev
+		d.prev, d.next = last, &l.outList
+		last.next, l.outList.prev = d, d
+		s.unsettledOut.add(id, d)
+	}
+	c.tag = [4]byte{byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}
+	c.sendFrame = wire.Transfer{
+		Handle: l.handle, DeliveryID: id, HasDeliveryID: true, Tag: c.tag[:], HasTag: true,
+		MessageFormat: format, HasMessageFormat: true, Settled: settled, HasSettled: settled,
+	}
+	d.parts = [2][]byte{head, body}
+	if l.pushFrames(d, true) {
+		return Complete
+	}
+	l.out = d
+	l.stall()
+	return Partial
+}
+
+// frameOverhead is what a transfer frame needs beyond its payload at most: header, and a transfer of our making.
+const frameOverhead = 64
+
+// pushFrames encodes as much of a delivery as window and room allow; true when it is whole. For the first frame
+// c.sendFrame is filled in already.
+func (l *Link) pushFrames(d *OutDelivery, first bool) bool {
+	s, c := l.s, l.s.c
+	room := int(min(c.peerMaxFrame, 1<<30)) - frameOverhead
+	for s.remoteWindow > 0 && c.out.pending() < c.cfg.OutLimit {
+		if !first {
+			c.sendFrame = wire.Transfer{Handle: l.handle}
+		}
+		first = false
+		left := len(d.parts[0]) + len(d.parts[1])
+		c.sendFrame.More = left > room
+		s.remoteWindow--
+		s.nextOut++
+		start := len(c.out.buf)
+		buf := wire.AppendTransferHeader(c.out.buf, s.local, &c.sendFrame)
+		buf = d.take(buf, room)
+		c.out.buf = wire.EndFrame(buf, start)
+		if left <= room {
+			if d.settled {
+				d.release()
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// take moves up to n bytes of what is left to dst.
+func (d *OutDelivery) take(dst []byte, n int) []byte {
+	for i := range d.parts {
+		p := d.parts[i]
+		k := min(len(p), n)
+		dst = append(dst, p[:k]...)
+		d.parts[i] = p[k:]
+		n -= k
+	}
+	return dst
+}
+
+func (d *OutDelivery) release() {
+	d.link = nil
+	d.parts = [2][]byte{}
+}
+
+// stall notes that the link waits for window or room.
+func (l *Link) stall() {
+	if !l.isStalled {
+		l.isStalled = true
+		l.s.c.stalled = append(l.s.c.stalled, l)
+	}
+}
+
+// continueSending is the link's turn after window or room opened.
+func (l *Link) continueSending() {
+	if l.gone {
+		return
+	}
+	if l.s.remoteWindow == 0 {
+		l.stall()
+		return
+	}
+	if d := l.out; d != nil {
+		if !l.pushFrames(d, false) {
+			l.stall()
+			return
+		}
+		l.out = nil
+		l.s.c.h.Sent(d)
+	}
+	if !l.gone && !l.isStalled {
+		l.s.c.h.Flow(l)
+		l.finishDrain()
+	}
+}
+
+// forgetOut takes a delivery from the records. Where it is half sent, an abort tells the peer (2.7.5).
+func (l *Link) forgetOut(d *OutDelivery) {
+	l.s.unsettledOut.remove(d.id)
+	d.prev.next, d.next.prev = d.next, d.prev
+	d.prev, d.next = nil, nil
+	d.release()
+	if l.out == d {
+		l.out = nil
+		if !l.gone {
+			l.sendAbort()
+		}
+	}
+}
+
+func (l *Link) sendAbort() {
+	l.s.nextOut++
+	l.s.remoteWindow -= min(l.s.remoteWindow, 1)
+	t := wire.Transfer{Handle: l.handle, Aborted: true}
+	l.s.c.sendPerformative(l.s.local, t.Append)
+}
+
+// Abort takes back a delivery that is on the link; the peer is told where it has begun to arrive. Nothing is reported of it.
+func (d *OutDelivery) Abort() {
+	l := d.link
+	if l == nil {
+		return
+	}
+	if d.next != nil {
+		l.forgetOut(d)
+		return
+	}
+	if l.out == d {
+		l.out = nil
+		d.release()
+		if !l.gone {
+			l.sendAbort()
+		}
+	}
+}
