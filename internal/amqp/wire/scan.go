@@ -1,7 +1,5 @@
 package wire
 
-import "unicode/utf8"
-
 // Span is a part of a payload: payload[Start:End]. The zero Span is an absent one.
 type Span struct{ Start, End int }
 
@@ -92,9 +90,11 @@ func scan(payload []byte, s *Sections, whole bool) error {
 		if code == CodeProperties {
 			end, bad = s.scanProperties(payload, v)
 			v = end
-		} else if bad = sectionType(code, payload, v); bad == "" {
-			end, bad = skip(payload, v)
-			v = end
+		} else if end = shortSection(code, payload, v); end == 0 {
+			if bad = sectionType(code, payload, v); bad == "" {
+				end, bad = skip(payload, v)
+				v = end
+			}
 		}
 		if bad != "" {
 			return failed(v, bad)
@@ -136,6 +136,22 @@ func follows(last, code uint64) bool {
 		return code == CodeFooter
 	}
 	return code > last
+}
+
+// shortSection gives the end of a header or an annotations section of the 8-bit form, and 0 for anything else, right or wrong.
+func shortSection(code uint64, b []byte, v int) (end int) {
+	want := byte(fmtMap8)
+	if code == CodeHeader {
+		want = fmtList8
+	}
+	if code >= CodeProperties || v+2 >= len(b) || b[v] != want {
+		return 0
+	}
+	size, count := int(b[v+1]), int(b[v+2])
+	if end = v + 2 + size; end > len(b) || count >= size || (want == fmtMap8 && count&1 != 0) {
+		return 0
+	}
+	return end
 }
 
 // sectionType checks that the value at v is of the type of its section, or that it is not there yet.
@@ -187,14 +203,21 @@ func (s *Sections) scanProperties(b []byte, i int) (end int, bad string) {
 	if i < end && in[i] == fmtNull {
 		return end, ""
 	}
-	text, next, ok := variable(in, i, fmtStr8)
+	var text []byte
+	next, ok := 0, false
+	if i+1 < end && in[i] == fmtStr8 && int(in[i+1]) < end-i-1 {
+		next, ok = i+2+int(in[i+1]), true
+		text = in[i+2 : next]
+	} else {
+		text, next, ok = variable(in, i, fmtStr8)
+	}
 	switch {
 	case !ok:
 		if next, bad = skip(in, i); bad != "" {
 			return next, inList(bad)
 		}
 		return i, "properties: to: not a string"
-	case !utf8.Valid(text):
+	case !isUTF8(text):
 		return i, "properties: to: string is not UTF-8"
 	}
 	s.To, s.HasTo = Span{next - len(text), next}, true

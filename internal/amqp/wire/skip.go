@@ -62,7 +62,8 @@ func skipPlain(b []byte, i int) (next int, bad string) {
 	}
 	left := len(b) - i - 1
 	width := 0
-	switch c := b[i]; c {
+	c := b[i]
+	switch c {
 	case fmtNull, fmtTrue, fmtFalse, fmtUint0, fmtUlong0, fmtList0:
 		return i + 1, ""
 	case fmtUbyte, fmtByte, fmtSmallUint, fmtSmallUlong, fmtSmallInt, fmtSmallLong, fmtBool:
