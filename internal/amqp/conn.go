@@ -114,6 +114,9 @@ func (c *Conn) Err() error { return c.cause }
 func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 func (c *Conn) LocalAddr() net.Addr  { return c.nc.LocalAddr() }
 
+// Mutex is the connection's lock; Release is how it is given back after Lock.
+func (c *Conn) Mutex() *sync.Mutex { return c.mu }
+
 // Lock takes the connection's lock.
 func (c *Conn) Lock() { c.mu.Lock() }
 
