@@ -48,7 +48,7 @@ func fastHead(body []byte, code byte) (first, count, end int) {
 
 // Parse reads the transfer that body begins with; rest is the payload. Tag and State alias body.
 //
-// Cost: about 15 ns, no allocation.
+// Cost: about 40 ns on a loaded 2-core VM (BenchmarkHot), no allocation.
 func (t *Transfer) Parse(body []byte) (rest []byte, err error) {
 	*t = Transfer{}
 	if end := t.parseFast(body); end > 0 {
@@ -169,7 +169,7 @@ const (
 // AppendTransferHeader appends the frame header and performative of a transfer. The payload is appended behind it, and
 // [EndFrame] makes it a frame; until then the size covers what this function appended.
 //
-// Cost: a few ns where only Handle to More are in use and the tag is no longer than MaxTagSize; else that of Append.
+// Cost: about 20 ns where only Handle to More are in use and the tag is no longer than MaxTagSize; else that of Append.
 func AppendTransferHeader(dst []byte, channel uint16, t *Transfer) []byte {
 	start := len(dst)
 	if t.State != nil || t.HasRcvSettleMode || t.Resume || t.Aborted || t.Batchable || len(t.Tag) > MaxTagSize ||
@@ -226,7 +226,7 @@ func AppendTransferFrame(dst []byte, channel uint16, t *Transfer, payload []byte
 
 // Parse reads the flow that body begins with; rest is what follows it.
 //
-// Cost: about 15 ns, and no allocation where there are no properties.
+// Cost: about 55 ns, and no allocation where there are no properties.
 func (f *Flow) Parse(body []byte) (rest []byte, err error) {
 	*f = Flow{}
 	if end := f.parseFast(body); end > 0 {
@@ -352,7 +352,7 @@ func (f *Flow) Append(dst []byte) []byte {
 
 // Parse reads the disposition that body begins with; rest is what follows it. State aliases body.
 //
-// Cost: about 10 ns, no allocation.
+// Cost: about 45 ns, no allocation.
 func (d *Disposition) Parse(body []byte) (rest []byte, err error) {
 	*d = Disposition{}
 	if end := d.parseFast(body); end > 0 {

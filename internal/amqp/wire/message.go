@@ -18,7 +18,7 @@ const defaultPriority = 4
 
 // Parse reads the header section that section begins with; rest is what follows it.
 //
-// Cost: about 15 ns, no allocation.
+// Cost: about 50 ns, no allocation.
 func (h *Header) Parse(section []byte) (rest []byte, err error) {
 	*h = Header{Priority: defaultPriority}
 	r := readComposite(section, 0, CodeHeader, "header", 5)

@@ -258,7 +258,7 @@ func (r *reader) symbol(field string) (v Symbol, ok bool) {
 }
 
 // isUTF8 is utf8.Valid with less ado for short ASCII, which nearly all addresses are: eight bytes at a time, and the last
-// eight once more. It takes 4 ns for 21 bytes where utf8.Valid takes 10.
+// eight once more. With utf8.Valid alone, a third of ScanHead was spent in it.
 func isUTF8(b []byte) bool {
 	if len(b) < 8 {
 		return utf8.Valid(b)

@@ -50,7 +50,7 @@ func (s *Sections) ToText(payload []byte) []byte {
 // A payload cut earlier gives an error with Short set, or none and HeadComplete false where it is cut between sections.
 // Sections out of order, a `to` that is no string and more than 13 properties are errors.
 //
-// Cost: about 15 ns for a message with header and properties; no allocation.
+// Cost: about 45 ns for a message with header and properties; no allocation.
 func ScanHead(payload []byte, s *Sections) error {
 	return scan(payload, s, false)
 }

@@ -109,8 +109,6 @@ func appendLong(dst []byte, v int64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, fmtLong), uint64(v))
 }
 
-const listHead32 = "\xd0\x00\x00\x00\x00\x00\x00\x00\x00" // listRoom bytes, filled in by closeCompound
-
 func appendList(dst []byte, l List, depth int) (_ []byte, err error) {
 	if len(l) == 0 {
 		return append(dst, fmtList0), nil

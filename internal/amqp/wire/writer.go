@@ -15,8 +15,11 @@ type writer struct {
 	keepAt int // and where that one ends
 }
 
-// listRoom is the head of a list32, which beginning lists reserve.
-const listRoom = 9
+// listRoom is the size of the head of a list32, map32 or array32, and listHead32 such a head, for closeCompound to fill in.
+const (
+	listRoom   = 9
+	listHead32 = "\xd0\x00\x00\x00\x00\x00\x00\x00\x00"
+)
 
 // appendDescriptor appends the constructor of a described value. Codes of the specification fit a smallulong.
 func appendDescriptor(dst []byte, code byte) []byte {
@@ -25,7 +28,7 @@ func appendDescriptor(dst []byte, code byte) []byte {
 
 func writeComposite(dst []byte, code byte) writer {
 	b := appendDescriptor(dst, code)
-	w := writer{b: append(b, "\xd0\x00\x00\x00\x00\x00\x00\x00\x00"...), list: len(b)}
+	w := writer{b: append(b, listHead32...), list: len(b)}
 	w.keepAt = len(w.b)
 	return w
 }
@@ -180,7 +183,6 @@ func (w *writer) fields(m Map) {
 	w.any(m)
 }
 
-// nested appends a composite field by append.
 func (w *writer) error(e *Error) {
 	if e == nil {
 		w.null()
@@ -251,7 +253,7 @@ func appendSymbols(dst []byte, v []Symbol) []byte {
 			narrow = fmtSym32
 		}
 	}
-	dst = append(dst, "\xf0\x00\x00\x00\x00\x00\x00\x00\x00"...)
+	dst = append(dst, listHead32...)
 	dst = append(dst, narrow)
 	for _, s := range v {
 		s = asciiOnly(s)
