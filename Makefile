@@ -1,0 +1,64 @@
+# The commands of this project. "make test" is the whole suite; it installs what it needs (as root, on Debian).
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+MAKEFLAGS   += --no-print-directory
+
+PYTHON      ?= /usr/bin/python3
+SOAK        ?= 10m
+FUZZTIME    ?= 60s
+BENCH       ?= .
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+export PYTHON
+# A race in a router that a test started must not go unseen.
+export GORACE := halt_on_error=1 exitcode=66
+
+# go test, with the summary line "N passed, M failed" at the end.
+SUMMED = go run ./internal/house/testsum -- go test -json -race -vet=off -count=1
+
+.PHONY: build test interop soak bench fuzz lint parts
+
+build: ## bin/router and bin/routectl
+	go build -o bin/ ./cmd/router ./cmd/routectl
+
+test: parts ## the whole suite
+	@$(SUMMED) -timeout 540s ./...
+
+interop: parts ## foreign clients and bad peers, with more messages and the slow cases
+	@$(SUMMED) -timeout 40m -tags heavy ./interop
+
+soak: parts ## long runs, for SOAK=10m
+	@SOAK=$(SOAK) $(SUMMED) -timeout 0 -tags heavy,soak -run '^TestSoak' ./interop
+
+bench: ## benchmarks, all or BENCH=regexp
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+fuzz: ## every fuzz target in turn, FUZZTIME=60s each
+	@for p in $$(go list ./...); do \
+		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+			echo "fuzz $$p $$f"; \
+			go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; \
+		done; \
+	done
+
+lint: ## go vet, gofmt, staticcheck
+	@bad=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+		if [ -n "$$bad" ]; then echo "not formatted: $$bad"; exit 1; fi
+	go vet -tags heavy,soak ./...
+	go run $(STATICCHECK) -tags heavy,soak ./...
+
+# What the tests need beside Go. A part that cannot be had is an error: no test is left out for want of it.
+parts:
+	@need=(); \
+	command -v gcc >/dev/null || need+=(gcc libc6-dev); \
+	command -v node >/dev/null || need+=(nodejs); \
+	command -v npm >/dev/null || need+=(npm); \
+	$(PYTHON) -c 'import proton' 2>/dev/null || need+=(python3-qpid-proton libsasl2-modules); \
+	if [ $${#need[@]} -gt 0 ]; then \
+		apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${need[@]}"; \
+	fi
+	@cd testdata/interop && { cmp -s package-lock.json node_modules/.installed || { npm ci --silent && cp package-lock.json node_modules/.installed; }; }
+	@$(PYTHON) -c 'import proton'
+	@node --version >/dev/null
