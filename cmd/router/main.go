@@ -1,0 +1,188 @@
+// Command router routes messages by a live table of names.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fingerpost/fingerpost/internal/app"
+)
+
+// Exit statuses.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// flags as given on the command line; the environment stands in for those that are not.
+type flags struct {
+	config, name, http  string
+	listen, tables      []string
+	logLevel, logFormat string
+	check               bool
+}
+
+func main() {
+	var f flags
+	status := 0
+	cmd := &cobra.Command{
+		Use: "router", Short: "Route messages by a live table of names", Version: app.Version,
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.environment(cmd)
+			var err error
+			status, err = run(&f)
+			return err
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.config, "config", "", "configuration file (router.yaml)")
+	fl.StringVar(&f.name, "name", "", "name of this router")
+	fl.StringArrayVar(&f.listen, "listen", nil, "where clients connect, such as amqp://127.0.0.1:5672; may be repeated; port 0 takes a free one")
+	fl.StringVar(&f.http, "http", "", "HOST:PORT of the HTTP listener, or off")
+	fl.StringArrayVar(&f.tables, "table", nil, "table file; may be repeated")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fl.BoolVar(&f.check, "check", false, "check configuration and tables, and end")
+	if err := cmd.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "router: "+err.Error())
+		if status == 0 {
+			status = exitUsage
+		}
+	}
+	os.Exit(status)
+}
+
+// environment fills flags that were not given from FINGERPOST_ variables.
+func (f *flags) environment(cmd *cobra.Command) {
+	for _, name := range []string{"config", "name", "http", "log-level", "log-format", "listen", "table"} {
+		v, ok := os.LookupEnv("FINGERPOST_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		if !ok || cmd.Flags().Changed(name) {
+			continue
+		}
+		for _, part := range split(name, v) {
+			cmd.Flags().Set(name, part)
+		}
+	}
+}
+
+// split gives the values of one variable: lists are separated by commas.
+func split(name, v string) []string {
+	if name == "listen" || name == "table" {
+		return strings.Split(v, ",")
+	}
+	return []string{v}
+}
+
+// load reads the configuration file and puts the flags over it.
+func (f *flags) load() (app.Config, error) {
+	var c app.Config
+	if f.config != "" {
+		var err error
+		if c, err = app.ReadConfig(f.config); err != nil {
+			return c, err
+		}
+	}
+	if f.name != "" {
+		c.Name = f.name
+	}
+	if len(f.listen) > 0 {
+		c.Listeners = nil
+		for _, u := range f.listen {
+			c.Listeners = append(c.Listeners, app.Listener{URL: u})
+		}
+	}
+	if len(f.tables) > 0 {
+		c.Tables = f.tables
+	}
+	if f.http != "" {
+		c.HTTP.Listen = f.http
+	}
+	f.defaults(&c)
+	return c, nil
+}
+
+// defaultTable is loaded where nothing else is asked for.
+const defaultTable = "tables/default.yaml"
+
+func (f *flags) defaults(c *app.Config) {
+	if f.config == "" && len(f.listen) == 0 {
+		if c.HTTP.Listen == "" {
+			c.HTTP.Listen = "127.0.0.1:8080"
+		}
+	}
+	if len(c.Listeners) == 0 {
+		c.Listeners = []app.Listener{{URL: "amqp://127.0.0.1:5672"}}
+	}
+	if f.config == "" && len(f.tables) == 0 {
+		if _, err := os.Stat(defaultTable); err == nil {
+			c.Tables = []string{defaultTable}
+		}
+	}
+}
+
+func run(f *flags) (int, error) {
+	log, err := f.logger()
+	if err != nil {
+		return exitUsage, err
+	}
+	if f.check {
+		c, err := f.load()
+		if err == nil {
+			err = app.Check(c)
+		}
+		if err != nil {
+			return exitUsage, err
+		}
+		fmt.Println("configuration and tables are good")
+		return 0, nil
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	a, err := app.Start(f.load, log, os.Stdout)
+	if err != nil {
+		var ce *app.ConfigError
+		if errors.As(err, &ce) {
+			return exitUsage, err
+		}
+		return exitFailure, err
+	}
+	for s := range signals {
+		if s != syscall.SIGHUP {
+			break
+		}
+		if err := a.Reload(); err != nil {
+			log.Error("reload refused, nothing was changed", "error", err)
+		} else {
+			log.Info("configuration reloaded")
+		}
+	}
+	signal.Stop(signals) // a second signal ends the program at once
+	a.Stop()
+	return 0, nil
+}
+
+func (f *flags) logger() (*slog.Logger, error) {
+	var level slog.Level
+	switch f.logLevel {
+	case "debug", "info", "warn", "error":
+		level.UnmarshalText([]byte(f.logLevel))
+	default:
+		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", f.logLevel)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: use text or json", f.logFormat)
+}

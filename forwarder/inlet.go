@@ -1,0 +1,362 @@
+package forwarder
+
+import (
+	"sync"
+
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// conn is the node's side of one AMQP connection, whoever opened it. It is the handler of its engine.
+type conn struct {
+	n  *Node
+	c  *amqp.Conn // nil for the node's own inlet
+	id uint64
+
+	mu sync.Mutex // stands in for the connection's lock where c is nil
+
+	// Under the connection's lock.
+	dialled *peer        // we opened it, for this peer
+	caller  admin.Caller // who is at the other end, for commands
+	grants  grants
+	peerID  string // the other end's node id, if it is one of our kind
+	work    *work
+	at      int64     // the time, as of this batch; 0 not looked at yet
+	thirsty []*inlink // links whose credit is to be looked at before the next flush
+
+	// Owned by the reader; Transfer and AfterInput run there.
+	batch  batch
+	groups []routetable.Group
+}
+
+func (c *conn) node() *Node { return c.n }
+
+func (c *conn) lock() {
+	if c.c == nil {
+		c.mu.Lock()
+		return
+	}
+	c.c.Lock()
+}
+
+func (c *conn) release() {
+	if c.c == nil {
+		c.mu.Unlock()
+		return
+	}
+	c.c.Release()
+}
+
+// inlink is a link by which messages come in.
+type inlink struct {
+	c         *conn
+	l         *engine.Link
+	target    string
+	hasTarget bool // else the link is anonymous: each message says where to
+	door      bool // target $management
+	limited   bool // nothing matches the target: one message at a time
+	thirsty   bool // on conn.thirsty
+
+	plans plans
+	noTo  *plan
+
+	used    int         // messages taken and not yet done with
+	parts   []byte      // of a message that comes in several frames
+	waiting []*delivery // for a row, in order
+}
+
+var _ amqp.Owner = (*conn)(nil)
+
+// Opened notes who the peer is.
+func (c *conn) Opened() {
+	if id, ok := c.c.Engine.Remote().Properties.Get(nodeIDProperty); ok {
+		c.peerID, _ = id.(string)
+	}
+	if c.dialled != nil {
+		c.dialled.opened(c)
+		return
+	}
+	c.caller, c.grants = c.n.admit(c)
+}
+
+// Attached answers a link of the peer's, or takes its answer to one of ours.
+func (c *conn) Attached(l *engine.Link) {
+	if l.Local() {
+		l.Context.(*line).attached(l)
+		return
+	}
+	if l.IsSender() {
+		c.attachReceiver(l)
+		return
+	}
+	c.attachSender(l)
+}
+
+// attachSender answers a peer that wants to send.
+func (c *conn) attachSender(l *engine.Link) {
+	t := l.Remote().Target
+	if t == nil {
+		l.Refuse(&engine.LinkError{Condition: wire.CondInvalidField, Text: "a sender needs a target; for the anonymous terminus, one without an address"})
+		return
+	}
+	if t.Dynamic {
+		l.Refuse(&engine.LinkError{Condition: wire.CondNotImplemented, Text: "dynamic targets are not offered; a receiver can have a dynamic source"})
+		return
+	}
+	in := &inlink{c: c, l: l, target: t.Address, hasTarget: t.HasAddress && t.Address != ""}
+	if err := c.mayName(in); err != nil {
+		l.Refuse(err)
+		return
+	}
+	l.Context = in
+	in.door = in.target == managementAddress
+	in.limited = in.hasTarget && !in.door && !c.n.matches(in.target)
+	answer := &wire.Target{Address: t.Address, HasAddress: t.HasAddress, Durable: t.Durable, ExpiryPolicy: t.ExpiryPolicy, Timeout: t.Timeout}
+	l.Accept(l.Remote().Source, answer, 0, engine.AttachOptions{})
+	if in.limited {
+		c.n.watchLimited(in)
+	}
+	in.look()
+}
+
+// Transfer takes a part of a message.
+func (c *conn) Transfer(d *engine.InDelivery, payload []byte, last bool) {
+	l := d.Link().Context.(*inlink)
+	switch {
+	case d.First && last:
+		c.message(l, d, payload, false)
+	case d.First:
+		l.parts = append([]byte(nil), payload...)
+	default:
+		l.parts = append(l.parts, payload...)
+		if last {
+			parts := l.parts
+			l.parts = nil
+			c.message(l, d, parts, true)
+		}
+	}
+}
+
+// message takes a whole message and sends it on its way.
+func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned bool) {
+	d := newDelivery(c, l, in)
+	d.Payload, d.owned, d.Format, d.Settled = payload, owned, in.Format, in.Settled
+	if owned {
+		d.buf = payload[:0]
+	}
+	if in.Settled {
+		d.in = nil
+	} else {
+		in.Context = d
+		d.keep()
+	}
+	l.used++
+	c.n.count.received.Add(1)
+	if err := wire.ScanHead(d.Payload, &d.scan); err != nil {
+		c.refuse(d, wire.CondDecodeError, err.Error())
+		return
+	}
+	if d.passed(c.n.id) {
+		c.n.count.loops.Add(1)
+		c.refuse(d, condLoop, "the message has been at this node before")
+		return
+	}
+	if l.door {
+		c.n.dispatch(d, c.n.doorPlan, &c.batch)
+		return
+	}
+	if len(l.waiting) > 0 {
+		l.wait(d) // behind those that came before
+		return
+	}
+	c.forward(l, d)
+}
+
+// forward looks the message up and gives its copies to the batch; a message that matches nothing is refused, or waits.
+func (c *conn) forward(l *inlink, d *delivery) {
+	if !c.grants.maySend(&d.Message) {
+		c.refuse(d, wire.CondUnauthorizedAccess, "this client may not name an address of that scheme")
+		return
+	}
+	p := c.n.route(l, &d.Message, &c.groups)
+	switch {
+	case !p.found:
+		c.n.count.unrouted.Add(1)
+		if l.hasTarget && !d.Settled {
+			l.wait(d)
+			return
+		}
+		c.n.unrouted(l, d)
+		c.refuse(d, wire.CondNotFound, "no route matches the address "+l.addressOf(d))
+	case p.problem != "" && !p.tapsOnly:
+		c.refuse(d, p.condition, p.problem)
+	case p.discarded:
+		c.n.count.discarded.Add(1)
+		c.answer(d, Outcome{Kind: wire.Accepted})
+	default:
+		l.found()
+		if c.n.dispatch(d, p, &c.batch) == 0 {
+			c.answer(d, Outcome{Kind: wire.Released})
+		}
+	}
+}
+
+// refuse rejects a message with a named reason; a pre-settled one is dropped and counted.
+func (c *conn) refuse(d *delivery, cond wire.Symbol, text string) {
+	if d.Settled {
+		c.n.count.droppedRefused.Add(1)
+	}
+	c.answer(d, rejected(cond, text))
+}
+
+// answer settles a message that got no copies.
+func (c *conn) answer(d *delivery, o Outcome) {
+	if d.in != nil {
+		c.n.count.outcome(o.Kind)
+		d.in.Context = nil
+		if o.State != nil {
+			d.in.Settle(o.State)
+		} else {
+			d.in.SettleAs(o.Kind)
+		}
+	}
+	if d.link != nil {
+		d.link.room(1)
+	}
+	d.recycle()
+}
+
+// AfterInput hands over the copies of one read.
+func (c *conn) AfterInput() { c.batch.deliver(c.n) }
+
+// clock gives the time, once for each read. Called under the lock.
+func (c *conn) clock() int64 {
+	if c.at == 0 {
+		c.at = now()
+	}
+	return c.at
+}
+
+// TakeWork gives the copies that are done.
+func (c *conn) TakeWork() amqp.Work {
+	if c.work == nil {
+		return nil
+	}
+	w := c.work
+	c.work = nil
+	return w
+}
+
+// BeforeFlush gives new credit to the links that have room.
+func (c *conn) BeforeFlush() {
+	c.at = 0
+	for _, l := range c.thirsty {
+		l.thirsty = false
+		l.grant()
+	}
+	clear(c.thirsty)
+	c.thirsty = c.thirsty[:0]
+}
+
+// room notes that n messages are done with.
+func (l *inlink) room(n int) {
+	l.used -= n
+	l.look()
+}
+
+// look has the link's credit looked at before the next flush.
+func (l *inlink) look() {
+	if !l.thirsty && l.l != nil {
+		l.thirsty = true
+		l.c.thirsty = append(l.c.thirsty, l)
+	}
+}
+
+// grant gives the link the credit that its room allows. It waits until a quarter is free, so that a flow frame serves many
+// messages, but never leaves a link without credit that could have some.
+func (l *inlink) grant() {
+	if l.l == nil || l.l.Gone() {
+		return
+	}
+	most := l.c.n.options.LinkCredit
+	if l.limited {
+		most = 1
+	}
+	free := most - l.used
+	have := int(l.l.Credit())
+	if free > have && (have == 0 || free-have >= most/4) {
+		l.l.Grant(uint32(free))
+	}
+}
+
+// Aborted throws away what had come of a message.
+func (c *conn) Aborted(d *engine.InDelivery) {
+	l := d.Link().Context.(*inlink)
+	l.parts = nil
+	l.look()
+}
+
+// RemoteSettled: the sender does not wait for the outcome.
+func (c *conn) RemoteSettled(in *engine.InDelivery, _ []byte) { forget(in) }
+
+// InDropped: the link is gone, so nobody waits for the outcome; the copies go on.
+func (c *conn) InDropped(in *engine.InDelivery) { forget(in) }
+
+func forget(in *engine.InDelivery) {
+	if d, ok := in.Context.(*delivery); ok {
+		d.in = nil
+		in.Context = nil
+	}
+}
+
+// Detached: a link is gone.
+func (c *conn) Detached(l *engine.Link, err error) {
+	switch x := l.Context.(type) {
+	case *inlink:
+		x.close()
+	case *receiver:
+		x.close()
+	case *line:
+		x.detached(err)
+	}
+}
+
+// Closed: the connection is over.
+func (c *conn) Closed(err error) {
+	if c.dialled != nil {
+		c.dialled.closed(c, err)
+	}
+}
+
+// Sent: a pre-settled copy that went in pieces has left.
+func (c *conn) Sent(d *engine.OutDelivery) {
+	cp := d.Context.(*Copy)
+	if d.Link() == nil {
+		cp.line.over(cp, Outcome{Kind: wire.Accepted})
+	}
+}
+
+// Settled: a receiver's outcome.
+func (c *conn) Settled(d *engine.OutDelivery, kind wire.StateKind, raw []byte) {
+	cp := d.Context.(*Copy)
+	cp.line.over(cp, remoteOutcome(kind, raw))
+}
+
+// OutDropped: a copy was on a link that is gone.
+func (c *conn) OutDropped(d *engine.OutDelivery, begun bool) {
+	cp := d.Context.(*Copy)
+	cp.line.dropped(cp)
+}
+
+// Flow: a receiver takes more.
+func (c *conn) Flow(l *engine.Link) {
+	switch x := l.Context.(type) {
+	case *receiver:
+		x.pump()
+	case *line:
+		x.pump()
+	}
+}

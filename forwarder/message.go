@@ -1,0 +1,113 @@
+package forwarder
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// Message is one message, shared by all its copies. It is immutable once a copy was handed to an outlet.
+type Message struct {
+	Payload []byte // as received: header and annotations, then the bare message
+	Format  uint32 // message-format of the transfer
+	Settled bool   // the sender wants no outcome
+
+	scan  wire.Sections
+	owned bool   // Payload is ours; else it lies in the reader's buffer and is gone after the batch
+	buf   []byte // memory for Payload, used again
+	head  []byte // what goes in front of the bare message toward dialled hops, made when one is picked
+}
+
+// To is the message's own address, as written; ok is false where it has none.
+func (m *Message) To() (to []byte, ok bool) {
+	return m.scan.ToText(m.Payload), m.scan.HasTo
+}
+
+// keep moves the payload out of the reader's buffer.
+func (m *Message) keep() {
+	if m.owned {
+		return
+	}
+	m.buf = append(m.buf[:0], m.Payload...)
+	m.Payload, m.owned = m.buf, true
+}
+
+// Copy is one message on its way to one hop. The node owns in; the outlet owns the rest until it settles.
+type Copy struct {
+	Message *Message
+	Hop     *routetable.Hop
+
+	in       *delivery
+	group    int32 // of in.plan
+	target   int32 // of the group
+	state    copyState
+	out      engine.OutDelivery
+	line     *line
+	expires  int64 // Unix nanoseconds: not sent by then, it is given back
+	outcome  Outcome
+	attempts uint32 // times it was sent before, to a peer that went away
+}
+
+type copyState uint8
+
+const (
+	copyQueued copyState = iota
+	copySent             // some of it is with the peer
+	copyOver
+)
+
+// Outcome is what became of a copy.
+type Outcome struct {
+	Kind  wire.StateKind // Accepted, Rejected, Released or Modified
+	State *wire.State    // the whole of it, where it says more than its kind
+}
+
+// Optional tells whether the copy does not count for the outcome.
+func (c *Copy) optional() bool { return c.in.plan.groups[c.group].targets[c.target].optional }
+
+// delivery is a message that came in, until the last of its copies is done. The lock of conn guards it; the node's own messages
+// come by Node.self.
+type delivery struct {
+	Message
+	conn    *conn
+	link    *inlink
+	in      *engine.InDelivery // nil: no answer is wanted, or nobody is there to take it
+	plan    *plan
+	copies  []Copy
+	pending int    // copies without an outcome
+	tried   uint64 // any and first groups: rows tried so far (first 64)
+	waiting int64  // Unix nanoseconds: on the link's waiting list until then
+}
+
+var deliveries = sync.Pool{New: func() any { return &delivery{} }}
+
+// maxKeptBuffer is the largest buffer that stays with a pooled delivery.
+const maxKeptBuffer = 8 << 10
+
+func newDelivery(c *conn, l *inlink, in *engine.InDelivery) *delivery {
+	d := deliveries.Get().(*delivery)
+	d.conn, d.link, d.in = c, l, in
+	return d
+}
+
+// recycle gives the memory back. Nothing may point to the delivery or its copies any more.
+func (d *delivery) recycle() {
+	buf, head, copies := d.buf, d.head, d.copies
+	if cap(buf) > maxKeptBuffer {
+		buf = nil
+	}
+	if len(copies) > 64 {
+		copies = nil
+	}
+	for i := range copies {
+		copies[i] = Copy{}
+	}
+	*d = delivery{}
+	d.buf, d.head, d.copies = buf[:0], head[:0], copies[:0]
+	deliveries.Put(d)
+}
+
+func now() int64 { return time.Now().UnixNano() }

@@ -1,0 +1,395 @@
+package forwarder
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// Options of a node. The zero value is usable.
+type Options struct {
+	Name string // container id; empty: "fingerpost-" and a part of the node id
+	ID   string // node id, 16 hexadecimal digits; empty: a random one
+
+	LinkCredit      int           // messages a sender may have in flight on a link; 0 is 1000
+	HardQueue       int           // pre-settled messages in a hop's line beyond which more are dropped; 0 is 5000
+	HardQueueBytes  int           // the same in bytes; 0 is 64 MiB
+	DeliveryTimeout time.Duration // for copies not yet sent; 0 is 30 s
+	MaxFrame        uint32        // bytes; 0 is 64 KiB
+	MaxMessage      uint64        // bytes; 0 is 256 MiB: a message is held whole
+	AnonymousRole   admin.Role    // for ANONYMOUS beyond loopback
+	Version         string        // told to peers
+
+	// Verify tells whether a password is right, and the user's role; nil: no PLAIN.
+	Verify func(user, password string) (admin.Role, bool)
+
+	Log *slog.Logger // nil: no log
+}
+
+func (o Options) withDefaults() Options {
+	if o.LinkCredit == 0 {
+		o.LinkCredit = 1000
+	}
+	if o.HardQueue == 0 {
+		o.HardQueue = 5000
+	}
+	if o.HardQueueBytes == 0 {
+		o.HardQueueBytes = 64 << 20
+	}
+	if o.DeliveryTimeout == 0 {
+		o.DeliveryTimeout = 30 * time.Second
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = 256 << 20
+	}
+	if o.ID == "" {
+		o.ID = NewID()
+	}
+	if o.Name == "" {
+		o.Name = "fingerpost-" + o.ID[:8]
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// nodeIDProperty is the open property by which nodes know each other.
+const nodeIDProperty = "fingerpost-node-id"
+
+// capAnonymous is the capability of a peer that takes messages for any address on a link without one.
+const capAnonymous = wire.Symbol("ANONYMOUS-RELAY")
+
+// Node is a router: listeners, the links of their clients, and the lines to the hops that the table names.
+type Node struct {
+	options Options
+	name    string
+	id      string
+	log     *slog.Logger
+	table   *routetable.Table
+	core    *admin.Core
+	self    *conn // the inlet of the node's own messages
+	door    *door
+	nextID  atomic.Uint64
+	count   counters
+
+	doorPlan *plan
+	schemes  map[string]Scheme // outlets of other packages, by scheme
+	changed  chan struct{}     // the table has changed
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows; a leaf
+	stopping  bool
+	receivers map[string]*receiver // by id
+	peers     map[string]*peer
+	lines     map[*line]struct{} // of peers
+	limited   map[*inlink]struct{}
+	listeners []*amqp.Listener
+	turns     map[string]*atomic.Uint32
+	lost      map[string]uint64 // unrouted addresses and how often
+}
+
+// New makes a node on a table whose commands go through core. Stop ends it.
+func New(core *admin.Core, o Options) *Node {
+	o = o.withDefaults()
+	n := &Node{
+		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
+		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
+		receivers: map[string]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
+		limited: map[*inlink]struct{}{}, turns: map[string]*atomic.Uint32{}, lost: map[string]uint64{},
+	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.self = &conn{n: n}
+	n.door = &door{n: n, queue: make(chan *Copy, maxRequests)}
+	n.doorPlan = doorPlanOf(n.door)
+	n.running.Add(2)
+	go func() { defer n.running.Done(); n.door.serve() }()
+	go func() { defer n.running.Done(); n.loop() }()
+	return n
+}
+
+// ID is the node's id, 16 hexadecimal digits.
+func (n *Node) ID() string { return n.id }
+
+// Name is the node's container id.
+func (n *Node) Name() string { return n.name }
+
+// Listen opens an AMQP listener; Addr of the result tells the port. Its connections end with the node.
+func (n *Node) Listen(address string) (net.Addr, error) {
+	ln, err := amqp.Listen(address)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	n.listeners = append(n.listeners, ln)
+	n.mu.Unlock()
+	n.running.Add(1)
+	go func() {
+		defer n.running.Done()
+		ln.Serve(n.newConn, n.connEnded)
+	}()
+	return ln.Addr(), nil
+}
+
+func (n *Node) newConn(nc net.Conn) *amqp.Conn {
+	cfg := n.engineConfig()
+	cfg.Mechanisms = append(cfg.Mechanisms, amqp.Anonymous())
+	if n.options.Verify != nil {
+		cfg.Mechanisms = append(cfg.Mechanisms, amqp.Plain(func(user, password string) bool {
+			_, ok := n.options.Verify(user, password)
+			return ok
+		}))
+	}
+	c := amqp.NewConn(nc, cfg, nil, func(ac *amqp.Conn) amqp.Owner {
+		return &conn{n: n, c: ac, id: n.nextID.Add(1)}
+	})
+	n.count.connections.Add(1)
+	return c
+}
+
+func (n *Node) connEnded(c *amqp.Conn, err error) {
+	n.count.connections.Add(-1)
+	if err != nil && n.ctx.Err() == nil {
+		n.log.Info("connection ended", "from", c.RemoteAddr().String(), "reason", err)
+	}
+}
+
+func (n *Node) engineConfig() engine.Config {
+	return engine.Config{
+		ContainerID: n.name, MaxFrameSize: n.options.MaxFrame, MaxMessageSize: n.options.MaxMessage,
+		OfferedCapabilities: []wire.Symbol{capAnonymous},
+		Properties: wire.Map{
+			{Key: wire.Symbol("product"), Value: "fingerpost"},
+			{Key: wire.Symbol("version"), Value: n.options.Version},
+			{Key: wire.Symbol(nodeIDProperty), Value: n.id},
+		},
+	}
+}
+
+// admit says who a client is and what it may name. ANONYMOUS from loopback is admin.
+func (n *Node) admit(c *conn) (admin.Caller, grants) {
+	remote := c.c.RemoteAddr().String()
+	caller := admin.Caller{Remote: remote, User: c.c.Engine.User(), Role: n.options.AnonymousRole}
+	switch {
+	case caller.User != "":
+		caller.Role = n.roleOf(caller.User)
+	case isLoopback(c.c.RemoteAddr()):
+		caller.Role = admin.RoleAdmin
+	}
+	return caller, defaultGrants()
+}
+
+func (n *Node) roleOf(user string) admin.Role {
+	if n.options.Verify == nil {
+		return admin.RoleNone
+	}
+	role, _ := n.options.Verify(user, "")
+	return role
+}
+
+func isLoopback(a net.Addr) bool {
+	t, ok := a.(*net.TCPAddr)
+	return ok && t.IP.IsLoopback()
+}
+
+// start takes a place in the list of goroutines that Stop waits for; false when the node is stopping.
+func (n *Node) start() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopping {
+		return false
+	}
+	n.running.Add(1)
+	return true
+}
+
+// Stop takes no more connections, waits until what is in flight is settled or ctx ends, and closes everything.
+func (n *Node) Stop(ctx context.Context) {
+	n.mu.Lock()
+	n.stopping = true
+	listeners := n.listeners
+	n.mu.Unlock()
+	for _, l := range listeners {
+		l.Stop()
+	}
+	n.drain(ctx)
+	closing, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	for _, l := range listeners {
+		l.Close(closing)
+	}
+	n.cancel()
+	n.running.Wait()
+}
+
+// drain waits for the lines to be empty.
+func (n *Node) drain(ctx context.Context) {
+	t := time.NewTicker(10 * time.Millisecond)
+	defer t.Stop()
+	for n.inFlight() > 0 {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (n *Node) inFlight() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	total := len(n.door.queue)
+	for ln := range n.lines {
+		total += ln.Busy()
+	}
+	for _, r := range n.receivers {
+		total += r.Busy()
+	}
+	return total
+}
+
+// loop is the node's clock: timeouts, links that wait for a row, peers to be closed.
+func (n *Node) loop() {
+	stop := n.table.OnChange(func(routetable.Change) {
+		select {
+		case n.changed <- struct{}{}:
+		default:
+		}
+	})
+	defer stop()
+	t := time.NewTicker(250 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.changed:
+		case <-t.C:
+			n.tick(now())
+		}
+		n.recheckLimited(now())
+	}
+}
+
+func (n *Node) tick(at int64) {
+	n.mu.Lock()
+	lines := make([]*line, 0, len(n.lines)+len(n.receivers))
+	for ln := range n.lines {
+		lines = append(lines, ln)
+	}
+	for _, r := range n.receivers {
+		if r.busy.Load() > 0 {
+			lines = append(lines, &r.line)
+		}
+	}
+	peers := make([]*peer, 0, len(n.peers))
+	for _, p := range n.peers {
+		peers = append(peers, p)
+	}
+	n.mu.Unlock()
+	for _, ln := range lines {
+		ln.expire(at)
+	}
+	for _, p := range peers {
+		p.tick(at)
+	}
+}
+
+// watchLimited has a link looked at when the table changes.
+func (n *Node) watchLimited(l *inlink) {
+	n.mu.Lock()
+	n.limited[l] = struct{}{}
+	n.mu.Unlock()
+}
+
+func (n *Node) recheckLimited(at int64) {
+	n.mu.Lock()
+	links := make([]*inlink, 0, len(n.limited))
+	for l := range n.limited {
+		links = append(links, l)
+	}
+	n.mu.Unlock()
+	for _, l := range links {
+		if !l.recheck(at) {
+			n.unwatch(l)
+		}
+	}
+}
+
+func (n *Node) unwatch(l *inlink) {
+	n.mu.Lock()
+	delete(n.limited, l)
+	n.mu.Unlock()
+}
+
+func (n *Node) addLine(ln *line) {
+	n.mu.Lock()
+	n.lines[ln] = struct{}{}
+	n.mu.Unlock()
+}
+
+func (n *Node) addReceiver(r *receiver) {
+	n.mu.Lock()
+	n.receivers[r.hop.Name] = r
+	n.mu.Unlock()
+}
+
+func (n *Node) removeReceiver(r *receiver) {
+	n.mu.Lock()
+	delete(n.receivers, r.hop.Name)
+	n.mu.Unlock()
+}
+
+func (n *Node) receiver(id string) *receiver {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.receivers[id]
+}
+
+// subscribe writes the row of a receiver.
+func (n *Node) subscribe(caller admin.Caller, address, origin string, pick routetable.Pick) error {
+	pattern, ok := routetable.QuotePattern(address)
+	if !ok {
+		return fmt.Errorf("the address %q cannot be received from", address)
+	}
+	_, err := n.core.Do(caller, admin.Subscribe{Origin: origin, Pattern: pattern, Address: origin, Pick: pick})
+	return err
+}
+
+// turn is the round-robin counter of a pattern.
+func (n *Node) turn(pattern string) *atomic.Uint32 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := n.turns[pattern]
+	if t == nil {
+		t = &atomic.Uint32{}
+		n.turns[pattern] = t
+	}
+	return t
+}
+
+// newReplyAddress makes a name for a dynamic source.
+func (n *Node) newReplyAddress() string { return "$reply/" + n.id + "/" + randomID(12) }
+
+// NewID makes a node id: 64 random bits.
+func NewID() string { return randomID(8) }
+
+func randomID(bytes int) string {
+	b := make([]byte, bytes)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}

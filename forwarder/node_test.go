@@ -1,0 +1,309 @@
+package forwarder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"go.uber.org/goleak"
+
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// router is a node on a free port.
+type router struct {
+	t     testing.TB
+	node  *forwarder.Node
+	table *routetable.Table
+	url   string
+	hop   string // host:port
+}
+
+func start(t testing.TB, o forwarder.Options, rows ...string) *router {
+	t.Helper()
+	table := routetable.New()
+	for _, r := range rows {
+		pattern, address, _ := strings.Cut(r, " --> ")
+		if _, err := table.Add(pattern, address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := forwarder.New(admin.New(table, admin.Options{}), o)
+	addr, err := n.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		n.Stop(ctx)
+	})
+	return &router{t: t, node: n, table: table, url: "amqp://" + addr.String(), hop: addr.String()}
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *router) session() *amqp.Session {
+	r.t.Helper()
+	c, err := amqp.Dial(within(r.t), r.url, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	s, err := c.NewSession(within(r.t), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+func (r *router) receiver(address string, o *amqp.ReceiverOptions) *amqp.Receiver {
+	r.t.Helper()
+	rcv, err := r.session().NewReceiver(within(r.t), address, o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rcv
+}
+
+func (r *router) sender(target string) *amqp.Sender {
+	r.t.Helper()
+	s, err := r.session().NewSender(within(r.t), target, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+func message(to, body string) *amqp.Message {
+	m := amqp.NewMessage([]byte(body))
+	if to != "" {
+		m.Properties = &amqp.MessageProperties{To: &to}
+	}
+	return m
+}
+
+func (r *router) take(rcv *amqp.Receiver) *amqp.Message {
+	r.t.Helper()
+	m, err := rcv.Receive(within(r.t), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := rcv.AcceptMessage(within(r.t), m); err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+// outcome sends a message and names its outcome.
+func (r *router) outcome(s *amqp.Sender, m *amqp.Message) string {
+	receipt, err := s.SendWithReceipt(within(r.t), m, nil)
+	if err != nil {
+		return err.Error()
+	}
+	state, err := receipt.Wait(within(r.t))
+	if err != nil {
+		return err.Error()
+	}
+	name := fmt.Sprintf("%T", state)
+	return name[strings.LastIndex(name, ".State")+len(".State"):]
+}
+
+// condition is the condition of a rejection, "" for none.
+func condition(err error) string {
+	var e *amqp.Error
+	if errors.As(err, &e) {
+		return string(e.Condition)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func TestEveryReceiverOnANameGetsACopy(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	a, b := r.receiver("COLOSSUS", nil), r.receiver("COLOSSUS", nil)
+	s := r.sender("")
+	got := make(chan string, 2)
+	for _, rcv := range []*amqp.Receiver{a, b} {
+		go func() { m := r.take(rcv); got <- *m.Properties.To + " " + string(m.GetData()) }()
+	}
+	if err := s.Send(within(t), message("COLOSSUS", "hello"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if g := <-got; g != "COLOSSUS hello" {
+			t.Errorf("got %q", g)
+		}
+	}
+}
+
+func TestWhatASenderIsTold(t *testing.T) {
+	r := start(t, forwarder.Options{DeliveryTimeout: 200 * time.Millisecond}, "HAL9000 --> null", "LOST --> amqp://127.0.0.1:1", "$1x --> null")
+	s := r.sender("")
+	for _, c := range []struct{ to, want string }{
+		{"HAL9000", ""},
+		{"MULTIVAC", "amqp:not-found"},
+		{"", "amqp:not-found"},
+		{"web:secret", "amqp:unauthorized-access"},
+	} {
+		if got := condition(s.Send(within(t), message(c.to, "x"), nil)); got != c.want {
+			t.Errorf("to %q: got %q, want %q", c.to, got, c.want)
+		}
+	}
+	if got := r.outcome(s, message("LOST", "x")); got != "Released" {
+		t.Errorf("a hop that is away: got %s", got)
+	}
+	if got := r.node.Counters()["discarded"]; got != 1 {
+		t.Errorf("discarded %d, want 1", got)
+	}
+	if got := condition(r.sender("NOWHERE").Send(within(t), message("", "x"), nil)); got != "amqp:not-found" {
+		t.Errorf("link target without a route: got %q", got)
+	}
+}
+
+func TestATargetedLinkWaitsForARow(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	s := r.sender("LATER")
+	sent := make(chan error, 1)
+	go func() { sent <- s.Send(within(t), message("", "x"), nil) }()
+	rcv := r.receiver("LATER", nil)
+	if m := r.take(rcv); string(m.GetData()) != "x" {
+		t.Errorf("got %q", m.GetData())
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	for range 50 {
+		go func() { sent <- s.Send(within(t), message("", "y"), nil) }()
+		r.take(rcv)
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReceiversOfAQueueShare(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	o := &amqp.ReceiverOptions{SourceCapabilities: []string{"queue"}}
+	a, b := r.receiver("JOBS", o), r.receiver("JOBS", o)
+	s := r.sender("JOBS")
+	count := make(chan int, 2)
+	ctx, cancel := context.WithCancel(within(t))
+	for _, rcv := range []*amqp.Receiver{a, b} {
+		go func() {
+			n := 0
+			for {
+				m, err := rcv.Receive(ctx, nil)
+				if err != nil {
+					count <- n
+					return
+				}
+				rcv.AcceptMessage(ctx, m)
+				n++
+			}
+		}()
+	}
+	for range 100 {
+		if err := s.Send(within(t), message("", "job"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	x, y := <-count, <-count
+	if x+y != 100 || x < 20 || y < 20 {
+		t.Errorf("shares %d and %d", x, y)
+	}
+}
+
+func TestAChainTranslatesAtEachHop(t *testing.T) {
+	last := start(t, forwarder.Options{})
+	middle := start(t, forwarder.Options{}, "A --> amqp://"+last.hop)
+	first := start(t, forwarder.Options{}, "A --> amqp://"+middle.hop, "A --> amqp://"+last.hop+"/B")
+	a, b := last.receiver("A", nil), last.receiver("B", nil)
+	s := first.sender("")
+	got := make(chan string, 3)
+	take := func(rcv *amqp.Receiver) {
+		m := last.take(rcv)
+		got <- fmt.Sprintf("%s %s %v", *m.Properties.To, m.GetData(), m.Annotations["x-opt-via"])
+	}
+	go take(a) // by way of the middle
+	go take(a) // straight, to the target B but with its own address, which comes first
+	_ = b
+	if err := s.Send(within(t), message("A", "hello"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if g := <-got; !strings.HasPrefix(g, "A hello") {
+			t.Errorf("got %q", g)
+		}
+	}
+}
+
+func TestALoopOfTwoEnds(t *testing.T) {
+	a := start(t, forwarder.Options{})
+	b := start(t, forwarder.Options{}, "X --> amqp://"+a.hop)
+	if _, err := a.table.Add("X", "amqp://"+b.hop); err != nil {
+		t.Fatal(err)
+	}
+	if got := condition(a.sender("").Send(within(t), message("X", "round"), nil)); got != "fingerpost:loop" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestManagementAndReplies(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	s := r.session()
+	replies, err := s.NewReceiver(within(t), "", &amqp.ReceiverOptions{DynamicAddress: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	door, err := s.NewSender(within(t), "$management", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply := replies.Address()
+	m := &amqp.Message{
+		Properties:            &amqp.MessageProperties{ReplyTo: &reply, MessageID: "m1"},
+		ApplicationProperties: map[string]any{"operation": "CREATE", "type": "route"},
+		Value:                 map[string]any{"pattern": "SKYNET", "address": "null"},
+	}
+	if err := door.Send(within(t), m, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := r.take(replies)
+	if got.ApplicationProperties["statusCode"] != int32(201) || got.Properties.CorrelationID != "m1" {
+		t.Fatalf("got %v, correlation %v", got.ApplicationProperties, got.Properties.CorrelationID)
+	}
+	if err := r.sender("").Send(within(t), message("SKYNET", "x"), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAReceiverThatGoesGivesBackWhatItHad(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	rcv := r.receiver("X", &amqp.ReceiverOptions{Credit: -1})
+	s := r.sender("")
+	sent := make(chan string, 1)
+	go func() { sent <- r.outcome(s, message("X", "x")) }()
+	for r.node.Counters()["received"] == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	rcv.Close(within(t))
+	if got := <-sent; got != "Released" {
+		t.Errorf("got %s", got)
+	}
+}

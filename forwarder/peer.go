@@ -1,0 +1,288 @@
+package forwarder
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// peer is a node that the table's amqp: hops name: one endpoint with its credentials, and one line for each target name on it. It
+// is dialled when a copy wants to go there, again with back-off when it goes away, and closed when it is idle.
+type peer struct {
+	n        *Node
+	endpoint routetable.Hop // without a name
+	key      string
+	down     atomic.Bool // the last try failed, or the connection broke
+
+	linesMu sync.Mutex // guards lines; a leaf
+	lines   map[lineKey]*line
+
+	mu      sync.Mutex // the lock of its connections and lines; guards what follows
+	c       *conn      // nil while away
+	s       *engine.Session
+	nodeID  string
+	running bool // a goroutine keeps the connection
+	lastUse int64
+}
+
+type lineKey struct {
+	target string
+	noName bool
+}
+
+// idlePeer is how long a connection to a peer is kept without traffic.
+const idlePeer = 5 * time.Minute
+
+// peerFor gives the peer of a hop, one for each endpoint and its credentials.
+func (n *Node) peerFor(hop *routetable.Hop) *peer {
+	key := fmt.Sprintf("%s|%q|%q|%t%t|%s|%d", hop.Scheme, hop.User, hop.Password, hop.HasUser, hop.HasPass, hop.Host, hop.Port)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.peers[key]
+	if p == nil {
+		p = &peer{n: n, key: key, endpoint: *hop, lines: map[lineKey]*line{}}
+		n.peers[key] = p
+	}
+	return p
+}
+
+// line gives the line to one target of the peer. A hop without a name leads to the peer's anonymous terminus, where each
+// message's own address counts; for a message that has none, to a target named as it was routed here.
+func (p *peer) line(hop *routetable.Hop, routed string, hasTo bool) *line {
+	k := lineKey{target: hop.Name}
+	if !hop.HasName {
+		k = lineKey{noName: hasTo}
+		if !hasTo {
+			k.target = routed
+		}
+	}
+	p.linesMu.Lock()
+	defer p.linesMu.Unlock()
+	ln := p.lines[k]
+	if ln == nil {
+		ln = &line{n: p.n, hop: hop, dialled: p, target: k.target, noName: k.noName, mu: &p.mu}
+		p.lines[k] = ln
+		p.n.addLine(ln)
+	}
+	return ln
+}
+
+// all gives the peer's lines.
+func (p *peer) all() []*line {
+	p.linesMu.Lock()
+	defer p.linesMu.Unlock()
+	lines := make([]*line, 0, len(p.lines))
+	for _, ln := range p.lines {
+		lines = append(lines, ln)
+	}
+	return lines
+}
+
+// want sees to it that somebody connects. Called under the lock.
+func (p *peer) want() {
+	if p.running || !p.n.start() {
+		return
+	}
+	p.lastUse = now()
+	p.running = true
+	go p.run()
+}
+
+// run keeps the peer connected while it is wanted.
+func (p *peer) run() {
+	defer p.n.running.Done()
+	pause := time.Duration(0)
+	for {
+		started := time.Now()
+		err := p.connect()
+		p.down.Store(true)
+		if time.Since(started) > 10*time.Second {
+			pause = 0
+		}
+		if p.stopped() {
+			return
+		}
+		p.n.log.Warn("hop away", "hop", p.endpoint.Text, "error", err)
+		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-p.n.ctx.Done():
+		}
+	}
+}
+
+// stopped ends the keeping of a peer that nothing waits for.
+func (p *peer) stopped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n.ctx.Err() == nil {
+		for _, ln := range p.all() {
+			if ln.busy.Load() > 0 {
+				return false
+			}
+		}
+		if now()-p.lastUse < int64(p.n.options.DeliveryTimeout) {
+			return false
+		}
+	}
+	p.running = false
+	p.down.Store(false) // to be tried again when wanted
+	return true
+}
+
+// connect dials and stays until the connection is over.
+func (p *peer) connect() error {
+	ctx, cancel := context.WithTimeout(p.n.ctx, amqp.HandshakeTimeout)
+	defer cancel()
+	e := &p.endpoint
+	o := amqp.DialOptions{
+		Address: net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))),
+		User:    e.User, Password: e.Password, PLAIN: e.HasUser && e.HasPass,
+		Engine: p.n.engineConfig(), Lock: &p.mu,
+	}
+	o.Engine.Hostname = e.Host
+	if e.Scheme == "amqps" {
+		o.TLS = &tls.Config{ServerName: e.Host, MinVersion: tls.VersionTLS12}
+	}
+	c, err := amqp.Dial(ctx, o, func(ac *amqp.Conn) amqp.Owner {
+		return &conn{n: p.n, c: ac, id: p.n.nextID.Add(1), dialled: p}
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-c.Done():
+	case <-p.n.ctx.Done():
+		c.Close(nil)
+		<-c.Done()
+	}
+	return c.Err()
+}
+
+// opened: the peer is there. Called under the lock.
+func (p *peer) opened(c *conn) {
+	s, err := c.c.Engine.Begin()
+	if err != nil {
+		return
+	}
+	p.c, p.s, p.nodeID = c, s, c.peerID
+	c.grants = grantsOfPeer()
+	p.down.Store(false)
+	for _, ln := range p.all() {
+		ln.attach()
+	}
+}
+
+// closed: the connection is over. Its links were reported detached. Called under the lock.
+func (p *peer) closed(c *conn, err error) {
+	if p.c != c {
+		return
+	}
+	p.c, p.s = nil, nil
+	p.down.Store(true)
+	for _, ln := range p.all() {
+		ln.c, ln.attachAt = nil, 0
+	}
+}
+
+// attach asks the peer for the line's link, where the peer is there and the link is not. Called under the lock.
+func (ln *line) attach() {
+	c, s := ln.dialled.c, ln.dialled.s
+	if c == nil || ln.l != nil || ln.attachAt > now() {
+		return
+	}
+	ln.c = c
+	target := &wire.Target{Address: ln.target, HasAddress: !ln.noName}
+	l, err := s.Attach(engine.AttachOptions{
+		Name: fmt.Sprintf("%s/%d", ln.n.name, ln.n.nextID.Add(1)), Role: engine.RoleSender,
+		Source:     &wire.Source{Address: ln.target, HasAddress: !ln.noName},
+		Target:     target,
+		SenderMode: engine.SenderMixed, ReceiverMode: engine.ReceiverFirst,
+		Context: ln,
+	})
+	if err != nil {
+		ln.lastErr = err
+		ln.attachAt = now() + int64(time.Second)
+		return
+	}
+	ln.l = l
+}
+
+// attached: the peer took the link.
+func (ln *line) attached(l *engine.Link) {
+	ln.lastErr = nil
+	ln.pump()
+}
+
+// detached: the link is gone; what waits stays in line for the next one. Called under the lock.
+func (ln *line) detached(err error) {
+	for i := len(ln.resend) - 1; i >= 0; i-- {
+		ln.queue.pushFront(ln.resend[i])
+		ln.bytes += len(ln.resend[i].Message.Payload)
+		ln.earliest = min(ln.earliest, ln.resend[i].expires)
+	}
+	if ln.queue.n == len(ln.resend) && ln.queue.n > 0 {
+		ln.earliest = ln.queue.front().expires
+	}
+	clear(ln.resend)
+	ln.resend = ln.resend[:0]
+	ln.l = nil
+	if ln.dialled.c != nil && err != nil { // refused, or closed by the peer: try again in a while
+		ln.n.log.Warn("link to hop refused or closed", "hop", ln.hop.Text, "error", err)
+		ln.lastErr = err
+	}
+	ln.attachAt = now() + int64(time.Second)
+}
+
+// again takes back a copy that was on a link that broke. It goes out first when the peer is back; in doubt, so with a higher delivery-count.
+func (ln *line) again(cp *Copy) {
+	if cp.Message.Settled {
+		ln.n.count.droppedGone.Add(1)
+		ln.over(cp, Outcome{Kind: wire.Released})
+		return
+	}
+	cp.attempts++
+	cp.expires = now() + int64(ln.n.options.DeliveryTimeout)
+	ln.resend = append(ln.resend, cp)
+}
+
+// tick attaches links that were refused a while ago, and closes a peer that nobody has used for long.
+func (p *peer) tick(at int64) {
+	p.mu.Lock()
+	if p.c == nil {
+		p.mu.Unlock()
+		return
+	}
+	used := false
+	for _, ln := range p.all() {
+		if ln.busy.Load() > 0 {
+			used = true
+			ln.attach()
+		}
+	}
+	if used {
+		p.lastUse = at
+	}
+	c := p.c.c
+	c.Release()
+	if at-p.idleSince() > int64(idlePeer) {
+		c.Close(nil)
+	}
+}
+
+func (p *peer) idleSince() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lastUse
+}

@@ -1,0 +1,85 @@
+package forwarder
+
+import (
+	"bytes"
+
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+)
+
+// The loop guard: a message annotation with the ids of the nodes that a message has passed, toward dialled and mesh hops only.
+const viaKey = "x-opt-via"
+
+// passed tells whether the message has been at a node.
+func (m *Message) passed(node string) bool {
+	s := m.scan.MessageAnnotations
+	if node == "" || s.End == s.Start {
+		return false
+	}
+	raw, ok, err := wire.LookupAnnotation(s.Of(m.Payload), viaKey)
+	// Ids are of fixed length and unguessable: one that is in the list's bytes is in the list.
+	return err == nil && ok && bytes.Contains(raw, []byte(node))
+}
+
+// makeHead writes what goes before the bare message toward dialled hops: the sections as received, and this node added to x-opt-via.
+func (d *delivery) makeHead(node string) {
+	d.head = d.Message.appendHead(d.head[:0], node, 0)
+}
+
+// appendHead is makeHead into dst; attempts is added to the header's delivery-count.
+func (m *Message) appendHead(dst []byte, node string, attempts uint32) []byte {
+	s := &m.scan
+	dst = m.appendHeader(dst, attempts)
+	dst = append(dst, s.DeliveryAnnotations.Of(m.Payload)...)
+	var ids wire.List
+	section := s.MessageAnnotations.Of(m.Payload)
+	if len(section) > 0 {
+		if raw, ok, err := wire.LookupAnnotation(section, viaKey); err == nil && ok {
+			if v, _, err := wire.ParseValue(raw, nil); err == nil {
+				ids, _ = v.(wire.List)
+			}
+		}
+	}
+	raw, err := wire.AppendValue(nil, append(ids, node))
+	if err != nil {
+		return append(dst, section...)
+	}
+	out, err := wire.AppendMapWithEntry(dst, section, wire.CodeMessageAnnotations, viaKey, raw)
+	if err != nil {
+		return append(dst, section...)
+	}
+	return out
+}
+
+func (m *Message) appendHeader(dst []byte, attempts uint32) []byte {
+	section := m.scan.Header.Of(m.Payload)
+	if attempts == 0 {
+		return append(dst, section...)
+	}
+	var h wire.Header
+	if len(section) > 0 {
+		if _, err := h.Parse(section); err != nil {
+			return append(dst, section...)
+		}
+	}
+	h.DeliveryCount += attempts
+	return h.Append(dst)
+}
+
+// property gives a message property for predicates and hashing: an application property, else a standard one by its specification name.
+func (m *Message) property(name string) (string, bool) {
+	var s wire.Sections
+	if wire.ScanMessage(m.Payload, &s) != nil {
+		return "", false
+	}
+	if p := s.ApplicationProperties; p.End > p.Start {
+		if v, ok, err := wire.ApplicationProperty(p.Of(m.Payload), name); err == nil && ok {
+			return v, true
+		}
+	}
+	if p := s.Properties; p.End > p.Start {
+		if v, ok, err := wire.StandardProperty(p.Of(m.Payload), name); err == nil && ok {
+			return v, true
+		}
+	}
+	return "", false
+}

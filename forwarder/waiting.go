@@ -1,0 +1,101 @@
+package forwarder
+
+import (
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// A link whose target matches no row has one credit. Its message waits for a row until the delivery timeout, then it is rejected. The
+// same holds for what is in flight when the rows of a target vanish (DESIGN §4).
+
+// wait puts a message on the link's waiting list. Called under the connection's lock.
+func (l *inlink) wait(d *delivery) {
+	d.keep()
+	d.waiting = now() + int64(l.c.n.options.DeliveryTimeout)
+	l.waiting = append(l.waiting, d)
+	l.limit()
+}
+
+// limit takes the link down to one message at a time.
+func (l *inlink) limit() {
+	if !l.limited {
+		l.limited = true
+		if l.l.Credit() > 1 {
+			l.l.Grant(0)
+		}
+	}
+	l.c.n.watchLimited(l)
+}
+
+// found: a message of the link was routed, so it has its full credit.
+func (l *inlink) found() {
+	if l.limited {
+		l.limited = false
+		l.look()
+	}
+}
+
+// recheck looks at the waiting messages again: those that match a row now go on, those that waited too long are rejected.
+// It returns whether the link is still to be watched. Called by the node's loop without a lock.
+func (l *inlink) recheck(at int64) bool {
+	c := l.c
+	var b batch
+	var groups []routetable.Group
+	c.lock()
+	c.at = at
+	if l.l == nil {
+		c.release()
+		return false
+	}
+	for len(l.waiting) > 0 {
+		d := l.waiting[0]
+		p := c.n.route(l, &d.Message, &groups)
+		if p.found {
+			l.take()
+			switch {
+			case p.problem != "" && !p.tapsOnly:
+				c.refuse(d, p.condition, p.problem)
+			case p.discarded:
+				c.n.count.discarded.Add(1)
+				c.answer(d, Outcome{Kind: wire.Accepted})
+			default:
+				l.found()
+				if c.n.dispatch(d, p, &b) == 0 {
+					c.answer(d, Outcome{Kind: wire.Released})
+				}
+			}
+			continue
+		}
+		if d.waiting > at {
+			break
+		}
+		l.take()
+		c.n.unrouted(l, d)
+		c.refuse(d, wire.CondNotFound, "no route matches the address "+l.addressOf(d))
+	}
+	if len(l.waiting) == 0 && l.limited && c.n.matches(l.target) {
+		l.found()
+	}
+	watch := l.limited || len(l.waiting) > 0
+	c.release()
+	b.deliver(c.n)
+	return watch
+}
+
+func (l *inlink) take() {
+	l.waiting[0] = nil
+	l.waiting = l.waiting[1:]
+	if len(l.waiting) == 0 {
+		l.waiting = nil
+	}
+}
+
+// close forgets a link that is gone. What waited goes with it: nobody was told that it was taken.
+func (l *inlink) close() {
+	l.l = nil
+	l.parts = nil
+	for _, d := range l.waiting {
+		d.recycle()
+	}
+	l.waiting = nil
+}

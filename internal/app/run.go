@@ -1,0 +1,184 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/web"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// Version is the version of the program.
+const Version = "0.1.0"
+
+// ConfigError is bad configuration: the program ends with status 2.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return e.Err.Error() }
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// App is a running router.
+type App struct {
+	config Config
+	load   func() (Config, error) // reads the configuration again
+	log    *slog.Logger
+	table  *routetable.Table
+	node   *forwarder.Node
+	http   *web.Server
+	files  map[string]bool // origins of table files in force
+}
+
+// Check reads the configuration and every table, without starting anything.
+func Check(c Config) error {
+	if _, err := c.validate(); err != nil {
+		return &ConfigError{err}
+	}
+	_, err := loadTables(routetable.New(), c.Tables, nil)
+	return err
+}
+
+// Start starts a router and prints a line for each listener, when all of them are open, on ready. load reads the
+// configuration, now and on Reload.
+func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App, error) {
+	c, err := load()
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	role, err := c.validate()
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	a := &App{config: c, load: load, log: log, table: routetable.New()}
+	if a.files, err = loadTables(a.table, c.Tables, nil); err != nil {
+		return nil, err
+	}
+	id := forwarder.NewID()
+	name := c.Name
+	if name == "" {
+		name = "fingerpost-" + id[:8]
+	}
+	core := admin.New(a.table, admin.Options{
+		Name: name, NodeID: id, Version: Version, Counters: func() map[string]uint64 { return a.node.Counters() },
+	})
+	a.node = forwarder.New(core, forwarder.Options{
+		Name: name, ID: id, LinkCredit: c.Limits.LinkCredit, HardQueue: c.Limits.HardQueue, HardQueueBytes: int(c.Limits.HardQueueBytes),
+		DeliveryTimeout: c.Limits.DeliveryTimeout, MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
+		AnonymousRole: role, Version: Version, Log: log,
+	})
+	lines, err := a.listen()
+	if err != nil {
+		a.Stop()
+		return nil, err
+	}
+	for _, l := range lines {
+		fmt.Fprintln(ready, l)
+	}
+	return a, nil
+}
+
+func (a *App) listen() (lines []string, err error) {
+	for _, l := range a.config.Listeners {
+		address, err := listenAddress(l.URL)
+		if err != nil {
+			return nil, &ConfigError{err}
+		}
+		bound, err := a.node.Listen(address)
+		if err != nil {
+			return nil, fmt.Errorf("listen %s: %w", l.URL, err)
+		}
+		lines = append(lines, "ready amqp://"+bound.String())
+	}
+	if h := a.config.HTTP.Listen; h != "" && h != "off" {
+		if a.http, err = web.Listen(h, func() bool { return true }); err != nil {
+			return nil, fmt.Errorf("listen http://%s: %w", h, err)
+		}
+		go func() {
+			if err := a.http.Serve(); err != nil {
+				a.log.Error("http listener ended", "error", err)
+			}
+		}()
+		lines = append(lines, "ready http://"+a.http.Addr().String())
+	}
+	return lines, nil
+}
+
+// Reload reads the configuration and the table files again. Tables change at once, all or nothing; what else changed
+// needs a restart and is said in the log. A bad file changes nothing.
+func (a *App) Reload() error {
+	c, err := a.load()
+	if err != nil {
+		return err
+	}
+	if _, err := c.validate(); err != nil {
+		return err
+	}
+	files, err := loadTables(a.table, c.Tables, a.files)
+	if err != nil {
+		return err
+	}
+	a.files = files
+	return nil
+}
+
+// Stop lets what is in flight settle and ends everything.
+func (a *App) Stop() {
+	grace := a.config.ShutdownGrace
+	if grace == 0 {
+		grace = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	a.node.Stop(ctx)
+	if a.http != nil {
+		a.http.Close(ctx)
+	}
+}
+
+// loadTables puts the rows of table files in place of those that their files gave before; the rows of old files that are not named any more go.
+// All files are read before anything changes, and all rows change in one step.
+func loadTables(t *routetable.Table, files []string, old map[string]bool) (map[string]bool, error) {
+	origins := map[string]bool{}
+	var ops []routetable.Op
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, &ConfigError{err}
+		}
+		f, err := routetable.ParseFile(name, text)
+		if err != nil {
+			return nil, &ConfigError{err}
+		}
+		origin := "file:" + filepath.Base(name)
+		if origins[origin] {
+			return nil, &ConfigError{fmt.Errorf("%s: two table files have this name", filepath.Base(name))}
+		}
+		origins[origin] = true
+		ops = append(ops, routetable.Op{Verb: routetable.VerbWithdraw, Origin: origin})
+		if f.HasMatch {
+			ops = append(ops, routetable.Op{Verb: routetable.VerbMatch, Match: f.Match})
+		}
+		for _, r := range f.Routes {
+			r.Origin = origin
+			ops = append(ops, routetable.Op{Verb: routetable.VerbAdd, Route: r})
+		}
+	}
+	for origin := range old {
+		if !origins[origin] {
+			ops = append(ops, routetable.Op{Verb: routetable.VerbWithdraw, Origin: origin})
+		}
+	}
+	if len(ops) == 0 {
+		return origins, nil
+	}
+	if _, err := t.Apply(ops...); err != nil {
+		return nil, &ConfigError{err}
+	}
+	return origins, nil
+}

@@ -1,0 +1,48 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Server answers HTTP.
+type Server struct {
+	ln  net.Listener
+	srv *http.Server
+}
+
+// Listen opens the port. ready tells whether the router takes messages;.
+func Listen(address string, ready func() bool) (*Server, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !ready() {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	s := &Server{ln: ln, srv: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}
+	return s, nil
+}
+
+// Addr is the address that was bound.
+func (s *Server) Addr() net.Addr { return s.ln.Addr() }
+
+// Serve answers until Close.
+func (s *Server) Serve() error {
+	if err := s.srv.Serve(s.ln); err != http.ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+// Close ends it; requests that are being answered have until ctx ends.
+func (s *Server) Close(ctx context.Context) error { return s.srv.Shutdown(ctx) }
