@@ -62,7 +62,26 @@ func writeDisposition(s *Session, asReceiver bool, first, last uint32, state []b
 	d := &s.c.disposition
 	*d = wire.Disposition{Role: wire.Role(asReceiver), First: first, Last: last, Settled: settled, State: state}
 	buf, start := wire.BeginFrame(s.c.out.buf, wire.FrameAMQP, s.local)
-	s.c.out.buf = wire.EndFrame(d.Append(buf), start)
+	buf = wire.EndFrame(d.Append(buf), start)
+	if uint32(len(buf)-start) > s.c.peerMaxFrame { // too much to say for the peer's frames: its kind and condition will do
+		d.State = shortened(state)
+		buf, start = wire.BeginFrame(buf[:start], wire.FrameAMQP, s.local)
+		buf = wire.EndFrame(d.Append(buf), start)
+	}
+	s.c.out.buf = buf
+}
+
+// shortened gives an outcome without texts and maps.
+func shortened(state []byte) []byte {
+	var st wire.State
+	if st.Parse(state) != nil {
+		return nil
+	}
+	st.Annotations = nil
+	if st.Error != nil {
+		st.Error = &wire.Error{Condition: st.Error.Condition}
+	}
+	return st.Append(nil)
 }
 
 // handleDisposition takes the peer's word on a range of deliveries. The work is bounded by what is unsettled here.
