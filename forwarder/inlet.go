@@ -129,7 +129,7 @@ func (c *conn) Transfer(d *engine.InDelivery, payload []byte, last bool) {
 	case d.First && last:
 		c.message(l, d, payload, false)
 	case d.First:
-		l.parts = append([]byte(nil), payload...)
+		l.parts = append(bigBuffer(2*len(payload)), payload...)
 	default:
 		l.parts = append(l.parts, payload...)
 		if last {
@@ -278,7 +278,7 @@ func (l *inlink) look() {
 // grant gives the link the credit that its room allows. It waits until a quarter is free, so that a flow frame serves many
 // messages, but never leaves a link without credit that could have some.
 func (l *inlink) grant() {
-	if l.l == nil || l.l.Gone() {
+	if l.l == nil || l.l.Gone() || l.c.n.draining.Load() {
 		return
 	}
 	most := l.c.n.options.LinkCredit

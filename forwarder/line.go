@@ -31,6 +31,7 @@ type line struct {
 	resend   []*Copy // of a link that just broke
 	attachAt int64   // a refused link is attached again after that
 	lastErr  error
+	used     bool // since the last tick
 }
 
 // Present tells whether the hop can be expected to take copies.
@@ -52,6 +53,7 @@ func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 		return 0, ErrGone
 	}
 	if ln.dialled != nil {
+		ln.used = true
 		ln.attach()
 		ln.dialled.want()
 	}
@@ -182,6 +184,40 @@ func (ln *line) expire(at int64) {
 	}
 	ln.mu.Unlock()
 	ln.n.settle(late)
+}
+
+// handOver gives back, from the line to a hop that went away, the copies that another row of their group could take now. The rest
+// waits for the hop to return. Called without the lock.
+func (ln *line) handOver() {
+	ln.mu.Lock()
+	var moved []*Copy
+	for range ln.queue.n {
+		cp := ln.queue.pop()
+		if cp.state != copyQueued || !cp.hasAlternative() {
+			ln.queue.push(cp)
+			continue
+		}
+		ln.bytes -= len(cp.Message.Payload)
+		ln.busy.Add(-1)
+		cp.outcome = Outcome{Kind: wire.Released}
+		moved = append(moved, cp)
+	}
+	ln.mu.Unlock()
+	ln.n.settle(moved)
+}
+
+// hasAlternative tells whether another row of the copy's group could take it now.
+func (c *Copy) hasAlternative() bool {
+	g := &c.in.plan.groups[c.group]
+	if g.pick == routetable.PickAll {
+		return false
+	}
+	for i := range g.targets {
+		if int32(i) != c.target && g.targets[i].outlet != nil && g.targets[i].outlet.Present() {
+			return true
+		}
+	}
+	return false
 }
 
 // lateOutcome is that of a copy that was not sent in time: released; where it was sent once and the connection broke, modified.

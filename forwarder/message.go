@@ -31,6 +31,9 @@ func (m *Message) keep() {
 	if m.owned {
 		return
 	}
+	if len(m.Payload) > maxKeptBuffer {
+		m.buf = bigBuffer(len(m.Payload))
+	}
 	m.buf = append(m.buf[:0], m.Payload...)
 	m.Payload, m.owned = m.buf, true
 }
@@ -84,6 +87,26 @@ type delivery struct {
 
 var deliveries = sync.Pool{New: func() any { return &delivery{} }}
 
+// bigBuffers are buffers for payloads of more than maxKeptBuffer and at most maxBigBuffer bytes.
+var bigBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxBigBuffer = 1 << 20
+
+// bigBuffer gives an empty buffer with room for n bytes.
+func bigBuffer(n int) []byte {
+	b := *bigBuffers.Get().(*[]byte)
+	if cap(b) < n {
+		b = make([]byte, 0, max(n, 4*maxKeptBuffer))
+	}
+	return b[:0]
+}
+
+func putBigBuffer(b []byte) {
+	if c := cap(b); c > maxKeptBuffer && c <= maxBigBuffer {
+		bigBuffers.Put(&b)
+	}
+}
+
 // maxKeptBuffer is the largest buffer that stays with a pooled delivery.
 const maxKeptBuffer = 8 << 10
 
@@ -97,6 +120,7 @@ func newDelivery(c *conn, l *inlink, in *engine.InDelivery) *delivery {
 func (d *delivery) recycle() {
 	buf, head, copies := d.buf, d.head, d.copies
 	if cap(buf) > maxKeptBuffer {
+		putBigBuffer(buf)
 		buf = nil
 	}
 	if len(copies) > 64 {

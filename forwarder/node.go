@@ -86,6 +86,7 @@ type Node struct {
 	count   counters
 
 	doorPlan *plan
+	draining atomic.Bool       // no more credit is given
 	schemes  map[string]Scheme // outlets of other packages, by scheme
 	changed  chan struct{}     // the table has changed
 	ctx      context.Context
@@ -226,6 +227,7 @@ func (n *Node) Stop(ctx context.Context) {
 	for _, l := range listeners {
 		l.Stop()
 	}
+	n.draining.Store(true)
 	n.drain(ctx)
 	closing, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()

@@ -307,3 +307,27 @@ func TestAReceiverThatGoesGivesBackWhatItHad(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// A first group whose first hop is not there goes to the next one at once, and an any group to those that are.
+func TestAHopThatIsAwayIsSkipped(t *testing.T) {
+	last := start(t, forwarder.Options{})
+	r := start(t, forwarder.Options{})
+	for _, pick := range []routetable.Pick{routetable.PickFirst, routetable.PickAny} {
+		name := pick.String()
+		for _, address := range []string{"amqp://127.0.0.1:1", "amqp://" + last.hop} {
+			if _, err := r.table.Add(name, address, routetable.WithPick(pick)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rcv := last.receiver(name, nil)
+		s := r.sender("")
+		for range 4 {
+			done := make(chan string, 1)
+			go func() { done <- r.outcome(s, message(name, "x")) }()
+			last.take(rcv)
+			if got := <-done; got != "Accepted" {
+				t.Errorf("pick %s: got %s", name, got)
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -104,16 +105,22 @@ func (p *peer) run() {
 	defer p.n.running.Done()
 	pause := time.Duration(0)
 	for {
-		started := time.Now()
-		err := p.connect()
-		p.down.Store(true)
-		if time.Since(started) > 10*time.Second {
+		opened, err := p.connect()
+		if opened {
 			pause = 0
+		}
+		wasDown := p.down.Swap(true)
+		for _, ln := range p.all() {
+			ln.handOver()
 		}
 		if p.stopped() {
 			return
 		}
-		p.n.log.Warn("hop away", "hop", p.endpoint.Text, "error", err)
+		level := slog.LevelDebug // said once, until the hop is back
+		if opened || !wasDown {
+			level = slog.LevelWarn
+		}
+		p.n.log.Log(p.n.ctx, level, "hop away", "hop", p.endpoint.Text, "reason", reasonOf(err))
 		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
@@ -141,8 +148,15 @@ func (p *peer) stopped() bool {
 	return true
 }
 
-// connect dials and stays until the connection is over.
-func (p *peer) connect() error {
+func reasonOf(err error) string {
+	if err == nil {
+		return "closed by the peer"
+	}
+	return err.Error()
+}
+
+// connect dials and stays until the connection is over. opened tells whether there was one.
+func (p *peer) connect() (opened bool, err error) {
 	ctx, cancel := context.WithTimeout(p.n.ctx, amqp.HandshakeTimeout)
 	defer cancel()
 	e := &p.endpoint
@@ -159,15 +173,16 @@ func (p *peer) connect() error {
 		return &conn{n: p.n, c: ac, id: p.n.nextID.Add(1), dialled: p}
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
+	p.n.log.Info("hop connected", "hop", p.endpoint.Text)
 	select {
 	case <-c.Done():
 	case <-p.n.ctx.Done():
 		c.Close(nil)
 		<-c.Done()
 	}
-	return c.Err()
+	return true, c.Err()
 }
 
 // opened: the peer is there. Called under the lock.
@@ -190,7 +205,6 @@ func (p *peer) closed(c *conn, err error) {
 		return
 	}
 	p.c, p.s = nil, nil
-	p.down.Store(true)
 	for _, ln := range p.all() {
 		ln.c, ln.attachAt = nil, 0
 	}
@@ -267,9 +281,11 @@ func (p *peer) tick(at int64) {
 	used := false
 	for _, ln := range p.all() {
 		if ln.busy.Load() > 0 {
-			used = true
 			ln.attach()
+			used = true
 		}
+		used = used || ln.used
+		ln.used = false
 	}
 	if used {
 		p.lastUse = at

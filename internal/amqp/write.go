@@ -79,9 +79,10 @@ func (c *Conn) write() {
 			return
 		}
 		c.Engine.Wrote(len(buf))
-		c.spare = buf[:0]
-		c.rest = c.Engine.Output(nil)
+		c.owner.BeforeFlush()
+		c.rest = c.Engine.Output(buf[:0])
 		if c.rest == nil {
+			c.spare = buf[:0]
 			c.writing = false
 			c.Release()
 			return

@@ -66,6 +66,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	}
 	core := admin.New(a.table, admin.Options{
 		Name: name, NodeID: id, Version: Version, Counters: func() map[string]uint64 { return a.node.Counters() },
+		Choose: func(x *routetable.Explanation) { a.node.Choose(x) },
 	})
 	a.node = forwarder.New(core, forwarder.Options{
 		Name: name, ID: id, LinkCredit: c.Limits.LinkCredit, HardQueue: c.Limits.HardQueue, HardQueueBytes: int(c.Limits.HardQueueBytes),
