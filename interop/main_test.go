@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // What the tests run, made or found by TestMain.
@@ -26,7 +28,14 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "interop:", err)
 			return 1
 		}
-		return m.Run()
+		status := m.Run()
+		if status == 0 {
+			if err := goleak.Find(); err != nil {
+				fmt.Fprintln(os.Stderr, "interop:", err)
+				status = 1
+			}
+		}
+		return status
 	}())
 }
 
@@ -47,6 +56,7 @@ func prepare(dir string) (err error) {
 	if out, err := exec.Command(pythonProgram, "-c", "import proton").CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: proton: %w: %s: make parts installs it", pythonProgram, err, out)
 	}
+	os.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	build := exec.Command("go", "build", "-race", "-o", dir+"/", "./cmd/router", "./cmd/routectl")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -63,6 +65,7 @@ func start(t testing.TB, name, program string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, cmd: exec.Command(program, args...), lines: make(chan string, 1024), log: &tail{}, ended: make(chan struct{})}
 	p.cmd.Dir = clients
+	p.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	p.cmd.Stderr = p.log
 	p.cmd.WaitDelay = time.Second
 	var err error
@@ -253,3 +256,5 @@ func rows(patternsAndAddresses ...string) string {
 	}
 	return b.String()
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -19,6 +19,8 @@ type rawSender struct {
 	window   uint32 // transfers that the peer takes
 	outcomes map[uint32]outcome
 	detached *frame
+
+	onOutcome func(id uint32, o outcome) // if not nil; the outcome is then not kept
 }
 
 // outcome is what a disposition said.
@@ -104,7 +106,11 @@ func (s *rawSender) pump(wait time.Duration) error {
 			last = f.number(2)
 		}
 		for id := f.number(1); id <= last; id++ {
-			s.outcomes[uint32(id)] = readOutcome(f.at(4), f.flag(3))
+			if o := readOutcome(f.at(4), f.flag(3)); s.onOutcome != nil {
+				s.onOutcome(uint32(id), o)
+			} else {
+				s.outcomes[uint32(id)] = o
+			}
 		}
 	case detach:
 		s.detached = f
