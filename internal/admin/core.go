@@ -1,0 +1,144 @@
+package admin
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// Core is the door to one table. Its methods are safe for concurrent use.
+type Core struct {
+	table *routetable.Table
+	o     Options
+
+	writer sync.Mutex // held while a command is planned and applied: what was planned on is what is applied to
+
+	mu        sync.Mutex // guards what follows; a leaf
+	providers []Provider
+	loads     loads
+	held      []*heldSnapshot
+	born      rowRevisions
+}
+
+// Options say who this node is. The zero value works.
+type Options struct {
+	Name    string           // for people
+	NodeID  string           // of the node, as text
+	Version string           // of the product
+	Now     func() time.Time // nil is time.Now
+
+	// Counters gives the counters of the router entity, by camel-case name; nil is none.
+	Counters func() map[string]uint64
+
+	// RowCounters gives the counters of a row; nil is none.
+	RowCounters func(r *routetable.Route) RowCounters
+
+	// Choose marks in an explanation what the node would choose now (Explained.Chosen); nil leaves it out.
+	Choose func(x *routetable.Explanation)
+}
+
+// RowCounters are what a node counts for a row.
+type RowCounters struct {
+	Matched, Copied, Delivered, Released, Dropped uint64
+	LastUsed                                      time.Time // zero is never
+}
+
+// New makes the door to a table.
+func New(t *routetable.Table, o Options) *Core {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c := &Core{table: t, o: o}
+	c.born.base = t.Revision()
+	t.OnChange(c.noteChange)
+	c.providers = []Provider{&tableEntity{c}, &routerEntity{c: c, started: o.Now()}}
+	return c
+}
+
+// Table gives the table behind the door.
+func (c *Core) Table() *routetable.Table { return c.table }
+
+// Register adds the entities of another package. A type that is there already is replaced.
+func (c *Core) Register(p Provider) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.IndexFunc(c.providers, func(x Provider) bool { return x.Type() == p.Type() }); i >= 0 {
+		c.providers[i] = p
+		return
+	}
+	c.providers = append(c.providers, p)
+}
+
+// kinds are all entity types, the node's own first.
+func (c *Core) kinds() []kind {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kinds := make([]kind, 0, len(c.providers)+1)
+	kinds = append(kinds, routeKind{c})
+	for _, p := range c.providers {
+		kinds = append(kinds, listed{p})
+	}
+	return kinds
+}
+
+// Do authorises a command, plans it on the table as it is, and applies it: all of it, or nothing. Errors are *Error,
+// and those of routetable's Apply. Adapters call it for what their wires say (an attach is a Subscribe, a detach a
+// Withdraw); management calls it for everything else.
+func (c *Core) Do(caller Caller, cmd Command) (routetable.Change, error) {
+	if err := caller.may(cmd.role(), cmd.operation()); err != nil {
+		return routetable.Change{}, err
+	}
+	c.writer.Lock()
+	defer c.writer.Unlock()
+	s := c.table.Snapshot()
+	ops, err := Plan(cmd, s)
+	if err != nil {
+		return routetable.Change{}, err
+	}
+	if len(ops) == 0 {
+		return routetable.Change{Revision: s.Revision(), Generation: s.Generation(), Note: "nothing to do"}, nil
+	}
+	return c.table.Apply(ops...)
+}
+
+// rowRevisions remembers at which revision each row last changed. Rows that it has not seen have base.
+type rowRevisions struct {
+	base uint64
+	of   map[uint64]uint64 // row id → revision
+}
+
+// maxRowRevisions bounds it: a table that large is made by loads, and a load gives all its rows one revision.
+const maxRowRevisions = 100_000
+
+// noteChange runs after each change, in order.
+func (c *Core) noteChange(ch routetable.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := &c.born
+	if len(b.of)+len(ch.Added)+len(ch.Updated) > maxRowRevisions {
+		b.base, b.of = ch.Revision, nil
+	}
+	if b.of == nil {
+		b.of = map[uint64]uint64{}
+	}
+	for _, r := range ch.Removed {
+		delete(b.of, r.ID)
+	}
+	for _, list := range [][]*routetable.Route{ch.Added, ch.Updated} {
+		for _, r := range list {
+			b.of[r.ID] = ch.Revision
+		}
+	}
+}
+
+// rowRevision gives the revision at which a row last changed.
+func (c *Core) rowRevision(r *routetable.Route) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rev, ok := c.born.of[r.ID]; ok {
+		return rev
+	}
+	return c.born.base
+}

@@ -1,0 +1,9 @@
+// Package admin is the door to the table: it authorises a command, plans it into table ops, applies them through one
+// writer and answers.
+//
+// Read Core.Do first; Core.Handle is the same door for AMQP Management requests at $management. The package knows no
+// network, no goroutine and no clock of its own: bytes and values in, bytes and values out.
+//
+// Locks: Core.mu guards providers, held snapshots and load sessions and is a leaf; Core.writer is held from the
+// snapshot that a command is planned on until its ops are applied, and is taken before the table's own lock.
+package admin

@@ -1,0 +1,143 @@
+package admin
+
+import (
+	"math"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// maxPageRows bounds the results of one QUERY: some clients refuse longer lists than 65 536, and an answer is one
+// message. maxPageBytes bounds it where rows are long.
+const (
+	maxPageRows  = 10_000
+	maxPageBytes = 4 << 20
+)
+
+// handleQuery answers rows of attributes over the entities of a type, or of all types. The answer's properties are
+// snapshot, for the next page, and total, the number of entities. A page may be shorter than asked for.
+func (c *Core) handleQuery(caller Caller, q request) (answer, error) {
+	if err := caller.may(RoleViewer, "QUERY"); err != nil {
+		return answer{}, err
+	}
+	body := args{}
+	var wanted []any
+	switch b := q.body.(type) {
+	case nil:
+	case map[string]any:
+		body = args(b)
+		switch names := b["attributeNames"].(type) {
+		case nil:
+		case []any:
+			wanted = names
+		default:
+			return answer{}, refuse(StatusBadRequest, "attributeNames: must be a list of strings, got %s", kindOf(names))
+		}
+	case []any:
+		wanted = b
+	default:
+		return answer{}, refuse(StatusBadRequest, "QUERY: the body must be a map with attributeNames, got %s", kindOf(b))
+	}
+	for _, name := range []string{"entityType", "offset", "count", "snapshot"} {
+		if _, there := q.properties[name]; !there && body[name] != nil {
+			q.properties[name] = body[name]
+		}
+	}
+	offset, _, err := q.properties.count("offset")
+	if err != nil {
+		return answer{}, err
+	}
+	count, given, err := q.properties.count("count")
+	if err != nil {
+		return answer{}, err
+	}
+	if !given || count > maxPageRows {
+		count = maxPageRows
+	}
+	kinds, err := c.selectKinds(q)
+	if err != nil {
+		return answer{}, err
+	}
+	names, err := attributeNames(wanted, kinds)
+	if err != nil {
+		return answer{}, err
+	}
+	h, err := c.hold(q.properties)
+	if err != nil {
+		return answer{}, err
+	}
+	results, total := c.page(caller, kinds, h, names, clampInt(offset), int(count))
+	a := answer{status: StatusOK, body: map[string]any{"attributeNames": listOf(names), "results": results}}
+	return a.with("snapshot", h.token()).with("total", uint64(total)), nil
+}
+
+func clampInt(n uint64) int { return int(min(n, math.MaxInt32)) }
+
+// attributeNames reads what the request wants; nothing wanted is everything that the kinds have.
+func attributeNames(wanted []any, kinds []kind) ([]string, error) {
+	names := make([]string, 0, len(wanted))
+	for _, w := range wanted {
+		name, ok := textOf(w)
+		if !ok {
+			return nil, refuse(StatusBadRequest, "attributeNames: must be a list of strings, got %s in it", kindOf(w))
+		}
+		names = append(names, name)
+	}
+	if len(names) > 0 {
+		return names, nil
+	}
+	seen := map[string]bool{}
+	for _, k := range kinds {
+		for _, name := range k.attributes() {
+			if !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// page gives the results from offset on, over the kinds in their order, and how many there are in all.
+func (c *Core) page(caller Caller, kinds []kind, h *heldSnapshot, names []string, offset, count int) (results []any, total int) {
+	results = []any{}
+	room := maxPageBytes
+	put := func(value func(name string) any) {
+		if total++; total <= offset || len(results) >= count || room < 0 {
+			return
+		}
+		values := make([]any, len(names))
+		for i, name := range names {
+			values[i] = value(name)
+			room -= 8
+			if s, ok := values[i].(string); ok {
+				room -= len(s)
+			}
+		}
+		results = append(results, values)
+	}
+	for _, k := range kinds {
+		switch k := k.(type) {
+		case routeKind:
+			routes := c.rows(h)
+			if total+len(routes) <= offset {
+				total += len(routes)
+				continue
+			}
+			from := max(offset-total, 0)
+			all := total + len(routes)
+			total += from
+			for i := from; i < len(routes) && len(results) < count && room >= 0; i++ {
+				put(k.reader(caller, routes[i], func() int { return i + 1 }))
+			}
+			total = all
+		case listed:
+			for _, e := range k.list(caller) {
+				put(func(name string) any { return e[name] })
+			}
+		}
+	}
+	return results, total
+}
+
+// maskUserinfo hides the userinfo of an address.
+func maskUserinfo(s string) string { return routetable.MaskUserinfo(s) }
