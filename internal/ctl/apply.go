@@ -1,0 +1,146 @@
+package ctl
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// maxScriptLine bounds one line of an apply file.
+const maxScriptLine = 1 << 20
+
+func applyCommand(r *run) *cobra.Command {
+	var ifRevision uint64
+	c := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "run the writing verbs of a file, a line each, as one change",
+		Long: `Apply reads a file of writing verbs, one with its arguments a line ("-" is standard input), and makes them one
+change: all of them, or none. "#" starts a comment; an argument with blanks is quoted.`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, argv []string) error {
+			script, err := r.readInput(argv[0])
+			if err != nil {
+				return err
+			}
+			edits, lines, err := parseScript(inputName(argv[0]), script)
+			if err != nil {
+				return err
+			}
+			ed, err := r.editor(c.Context(), false)
+			if err != nil {
+				return err
+			}
+			defer ed.close()
+			var want *uint64
+			if c.Flags().Changed("if-revision") {
+				want = &ifRevision
+			}
+			x, err := ed.apply(c.Context(), edits, want)
+			if err != nil {
+				return atScriptLine(err, inputName(argv[0]), lines)
+			}
+			return r.printResult(x)
+		},
+	}
+	c.Flags().Uint64Var(&ifRevision, "if-revision", 0, "refuse where the table is not at this `REVISION`")
+	return c
+}
+
+// readInput reads a file, or standard input for "-".
+func (r *run) readInput(name string) ([]byte, error) {
+	if name == "-" {
+		b, err := io.ReadAll(r.env.Stdin)
+		if err != nil {
+			return nil, no("read standard input: %v", err)
+		}
+		return b, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, usage("%v", err)
+	}
+	return b, nil
+}
+
+// opNumber is how a refused batch says which of its ops it was.
+var opNumber = regexp.MustCompile(`^op (\d+)(?:, [a-z-]+)?: `)
+
+// atScriptLine puts the line of the file in the place of the number of an op.
+func atScriptLine(err error, name string, lines []int) error {
+	f, ok := errors.AsType[*fault](err)
+	if !ok {
+		return err
+	}
+	n := 1
+	m := opNumber.FindStringSubmatch(f.text)
+	if m != nil {
+		n, _ = strconv.Atoi(m[1])
+	}
+	if n > len(lines) || m == nil && len(lines) != 1 {
+		return err
+	}
+	text := f.text
+	if m != nil {
+		text = text[len(m[0]):]
+	}
+	return &fault{status: f.status, text: fmt.Sprintf("%s: line %d: %s", name, lines[n-1], text), err: err}
+}
+
+// parseScript turns an apply file into edits, each with its line. An error names file and line.
+func parseScript(name string, script []byte) (edits []edit, at []int, err error) {
+	lines := bufio.NewScanner(bytes.NewReader(script))
+	lines.Buffer(nil, maxScriptLine)
+	for n := 1; lines.Scan(); n++ {
+		words, err := splitWords(lines.Text())
+		if err != nil {
+			return nil, nil, usage("%s: line %d: %v", name, n, err)
+		}
+		if len(words) == 0 {
+			continue
+		}
+		e, err := parseEdit(words)
+		if err != nil {
+			return nil, nil, usage("%s: line %d: %v", name, n, err)
+		}
+		edits, at = append(edits, e), append(at, n)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, nil, usage("%s: %v", name, err)
+	}
+	return edits, at, nil
+}
+
+// parseEdit reads one writing verb by the commands of the command line themselves.
+func parseEdit(words []string) (edit, error) {
+	var got edit
+	commands := editCommands(func(_ context.Context, e edit) error {
+		got = e
+		return nil
+	})
+	for _, c := range commands {
+		if c.Name() != words[0] {
+			continue
+		}
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetArgs(words[1:])
+		c.SetOut(io.Discard)
+		c.SetErr(io.Discard)
+		if err := c.Execute(); err != nil {
+			return edit{}, err
+		}
+		if got.operation == "" { // --help
+			return edit{}, usage("%s: no such thing in a file", strings.Join(words, " "))
+		}
+		return got, nil
+	}
+	return edit{}, usage("%q is no writing verb (add, insert, set, replace, replace-all, delete, delete-pattern, clear)", words[0])
+}

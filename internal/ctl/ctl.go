@@ -1,0 +1,211 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Env is what the process gives to a command line.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	Terminal       bool // Stderr is a terminal: progress may be shown
+}
+
+// OSEnv is the environment of this process.
+func OSEnv() Env {
+	info, err := os.Stderr.Stat()
+	return Env{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
+		Terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
+	}
+}
+
+// Run runs one command line and gives the exit status: 0 done, 1 the answer is no, 2 usage, 3 cannot reach the router.
+// An error is one line on env.Stderr.
+func Run(ctx context.Context, argv []string, env Env) int {
+	return (&run{env: env}).run(ctx, argv)
+}
+
+func (r *run) run(ctx context.Context, argv []string) int {
+	root := r.root()
+	root.SetArgs(argv)
+	root.SetIn(r.env.Stdin)
+	root.SetOut(r.env.Stdout)
+	root.SetErr(r.env.Stderr)
+	err := root.ExecuteContext(ctx)
+	if text := errorText(err); text != "" {
+		fmt.Fprintln(r.env.Stderr, "routectl: "+text)
+	}
+	return statusOf(err)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	if f, ok := errors.AsType[*fault](err); ok && f.text == "" {
+		return ""
+	}
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	return oneLine(err.Error())
+}
+
+// run is one command line: its global flags and the process around it.
+type run struct {
+	env    Env
+	url    string
+	file   string
+	output string
+	tls    tlsFiles
+
+	open func(ctx context.Context) (editor, error) // the tests' own editor; nil is by flags
+}
+
+func (r *run) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "routectl",
+		Short: "edit the route table of a running router, or a table file",
+		Long: `Routectl edits the route table of a running router (--url), or a table file with no router (--file), by the same
+commands. Exit status: 0 done, also where there was nothing to do; 1 the answer is no; 2 usage; 3 cannot reach the router.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, argv []string) error {
+			if len(argv) > 0 {
+				return usage("%q is no command: routectl --help lists them", argv[0])
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error {
+			return usage("no command given: routectl --help lists them")
+		},
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return r.checkFlags(c) },
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&r.url, "url", DefaultURL, "the router's `URL`, amqp://[user:password@]host:port or amqps://… (environment: ROUTECTL_URL)")
+	f.StringVar(&r.file, "file", "", "work on this table `FILE` instead of a router")
+	f.StringVarP(&r.output, "output", "o", "table", "`FORM` of what is printed: table, wide, json, yaml")
+	f.StringVar(&r.tls.ca, "ca", "", "certificates to trust for amqps, a PEM `FILE` (default: the system's)")
+	f.StringVar(&r.tls.cert, "cert", "", "client certificate for amqps, a PEM `FILE`")
+	f.StringVar(&r.tls.key, "key", "", "key of --cert, a PEM `FILE`")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage("%v: %s --help lists the flags", err, c.CommandPath())
+	})
+	root.AddCommand(editCommands(r.edit)...)
+	root.AddCommand(
+		listCommand(r), explainCommand(r),
+		loadCommand(r), storeCommand(r), applyCommand(r),
+		testCommand(r), lintCommand(r),
+		sendCommand(r), recvCommand(r),
+		versionCommand(r),
+	)
+	root.InitDefaultCompletionCmd("completion")
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args = nil
+			c.RunE = func(*cobra.Command, []string) error { return usage("completion: give bash, zsh or fish") }
+		}
+	}
+	return root
+}
+
+func (r *run) checkFlags(c *cobra.Command) error {
+	switch r.output {
+	case "table", "wide", "json", "yaml":
+	default:
+		return usage("-o %q: one of table, wide, json, yaml", r.output)
+	}
+	urlGiven := c.Flags().Changed("url")
+	if r.file != "" && urlGiven {
+		return usage("--url and --file: give one of them")
+	}
+	if fromEnv := r.env.Getenv("ROUTECTL_URL"); fromEnv != "" && !urlGiven {
+		r.url = fromEnv
+	}
+	return nil
+}
+
+// endpoint is the router to talk to; a verb that needs one refuses --file.
+func (r *run) endpoint() (endpoint, error) {
+	if r.file != "" {
+		return endpoint{}, usage("--file: this verb needs a router: use --url")
+	}
+	return parseEndpoint(r.url, r.tls)
+}
+
+// editor opens the table that the flags name. Where mustExist, a table file that is not there is an error; else the
+// first change makes it.
+func (r *run) editor(ctx context.Context, mustExist bool) (editor, error) {
+	if r.open != nil {
+		return r.open(ctx)
+	}
+	if r.file != "" {
+		return openLocal(r.file, mustExist)
+	}
+	at, err := r.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	m, err := openManager(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return &remote{caller: m}, nil
+}
+
+func versionCommand(r *run) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "print the version",
+		Args:  arguments(cobra.ExactArgs(0)),
+		RunE: func(*cobra.Command, []string) error {
+			v := buildVersion()
+			return r.print(v, func(p *printer) { p.line("routectl " + v.Version + " " + v.Go + " " + v.Revision) })
+		},
+	}
+}
+
+type versionView struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Go       string `json:"go"`
+}
+
+func buildVersion() versionView {
+	v := versionView{Version: "devel"}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	v.Go = info.GoVersion
+	if info.Main.Version != "" && info.Main.Version != "(devel)" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Revision = s.Value
+		}
+	}
+	v.Version = strings.TrimSpace(v.Version)
+	return v
+}
+
+// arguments makes a wrong number of arguments say what is right.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, argv []string) error {
+		if err := check(c, argv); err != nil {
+			return usage("%s: %v: give %s", c.Name(), err, c.Use)
+		}
+		return nil
+	}
+}

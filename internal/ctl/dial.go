@@ -1,0 +1,165 @@
+package ctl
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/Azure/go-amqp"
+)
+
+// DefaultURL is where a router listens when nothing else is said.
+const DefaultURL = "amqp://127.0.0.1:5672"
+
+// dialTimeout bounds connecting, TLS and SASL together; callTimeout bounds each management call. A router answers in
+// milliseconds, so the bounds only serve the one who waits.
+const (
+	dialTimeout = 10 * time.Second
+	callTimeout = 30 * time.Second
+)
+
+// maxReplyBytes bounds one received message: go-amqp has no limit of its own and recurses on its input
+// (a page of the table is held below 4 MiB by the router).
+const maxReplyBytes = 16 << 20
+
+// endpoint is a parsed --url: where to dial and as whom.
+type endpoint struct {
+	addr     string // scheme://host:port, without userinfo: safe to print
+	user     string
+	password string
+	hasUser  bool
+	tls      *tls.Config
+}
+
+// tlsFiles are the flags that make the TLS configuration of an amqps URL.
+type tlsFiles struct {
+	ca, cert, key string
+}
+
+func parseEndpoint(raw string, files tlsFiles) (endpoint, error) {
+	if !strings.Contains(raw, "://") {
+		raw = "amqp://" + raw
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return endpoint{}, usage("--url: not a URL: give amqp://host:port or amqps://host:port") // err repeats the password
+	}
+	port := "5672"
+	switch u.Scheme {
+	case "amqp":
+	case "amqps", "amqp+ssl":
+		u.Scheme, port = "amqps", "5671"
+	default:
+		return endpoint{}, usage("--url: scheme %q: routectl speaks amqp and amqps", u.Scheme)
+	}
+	if u.Hostname() == "" {
+		return endpoint{}, usage("--url: no host: give %s://host:port", u.Scheme)
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	e := endpoint{addr: u.Scheme + "://" + net.JoinHostPort(u.Hostname(), port)}
+	if u.User != nil {
+		e.hasUser, e.user = true, u.User.Username()
+		e.password, _ = u.User.Password()
+	}
+	if u.Scheme == "amqps" {
+		if e.tls, err = files.config(u.Hostname()); err != nil {
+			return endpoint{}, err
+		}
+	}
+	return e, nil
+}
+
+func (f tlsFiles) config(host string) (*tls.Config, error) {
+	c := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	if f.ca != "" {
+		pem, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, usage("--ca: %v", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usage("--ca: %s holds no certificate", f.ca)
+		}
+	}
+	if f.cert != "" || f.key != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, usage("--cert and --key: %v", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// dial connects, authenticates and opens one session.
+func (e endpoint) dial(ctx context.Context) (*amqp.Conn, *amqp.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	o := amqp.ConnOptions{
+		ContainerID: fmt.Sprintf("routectl-%d-%x", os.Getpid(), time.Now().UnixNano()),
+		TLSConfig:   e.tls,
+	}
+	switch {
+	case e.hasUser:
+		o.SASLType = amqp.SASLTypePlain(e.user, e.password)
+	case e.tls != nil && len(e.tls.Certificates) > 0:
+		o.SASLType = amqp.SASLTypeExternal("")
+	default:
+		o.SASLType = amqp.SASLTypeAnonymous()
+	}
+	conn, err := amqp.Dial(ctx, e.addr, &o)
+	if err != nil {
+		return nil, nil, e.explain(ctx, err)
+	}
+	session, err := conn.NewSession(ctx, nil)
+	if err != nil {
+		conn.Close()
+		return nil, nil, e.explain(ctx, err)
+	}
+	return conn, session, nil
+}
+
+// explain turns what a network, TLS or SASL layer said into one line with what to do.
+func (e endpoint) explain(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return no("interrupted")
+	}
+	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	text := err.Error()
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return unreachable("%s: connection refused: is the router running, and listening there? (--url or ROUTECTL_URL)", e.addr)
+	case errors.As(err, &dns):
+		return unreachable("%s: no such host: check --url", e.addr)
+	case errors.As(err, &cert):
+		return unreachable("%s: the router's certificate is not trusted: %v (--ca FILE)", e.addr, cert.Err)
+	case errors.As(err, &record):
+		return unreachable("%s: no TLS there: use amqp:// or another port", e.addr)
+	case strings.Contains(text, "no supported auth mechanism"):
+		return unreachable("%s: %s: %s", e.addr, text, e.credentialHint())
+	case strings.Contains(text, "SASL") || strings.Contains(text, "auth failed"):
+		return unreachable("%s: authentication failed: %s", e.addr, e.credentialHint())
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return unreachable("%s: no answer within %v: is that an AMQP 1.0 port?", e.addr, dialTimeout)
+	}
+	return unreachable("%s: %s", e.addr, oneLine(text))
+}
+
+func (e endpoint) credentialHint() string {
+	if e.hasUser {
+		return "check the user and password in --url"
+	}
+	return "give a user and password in --url (amqp://user:password@host:port)"
+}

@@ -1,0 +1,201 @@
+package ctl
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// explanation is what a table does with one address.
+type explanation struct {
+	Address  string         `json:"address"`
+	Revision uint64         `json:"revision"`
+	Matches  []explainMatch `json:"matches"`
+	Hops     []string       `json:"hops"`
+	Routed   string         `json:"routed,omitempty"` // what was looked up, where it is not the address as written
+}
+
+// explainMatch is one row whose pattern fits. Exactly one of Hop and Problem is there.
+type explainMatch struct {
+	Pattern  string   `json:"pattern"`
+	Address  string   `json:"address"`
+	Captures []string `json:"captures"`
+	Result   string   `json:"result"` // the raw expansion
+	Hop      *string  `json:"hop,omitempty"`
+	Problem  *string  `json:"problem,omitempty"`
+	Pick     string   `json:"pick"`
+	Group    int      `json:"group"`
+	Fallback bool     `json:"fallback"`
+	Optional bool     `json:"optional"`
+	Used     bool     `json:"used"`
+	Why      string   `json:"why,omitempty"`    // where it is not used
+	Chosen   *bool    `json:"chosen,omitempty"` // against a running router: the node would send here now
+}
+
+// question is an address with what the rows' predicates and the link add to it.
+type question struct {
+	address    string
+	properties map[string]string
+	target     string
+}
+
+func explainCommand(r *run) *cobra.Command {
+	var properties []string
+	var q question
+	c := &cobra.Command{
+		Use:   "explain ADDRESS",
+		Short: "show which rows match an address, and where it would go",
+		Long: `Explain shows the rows whose pattern fits ADDRESS, what they capture, what their address becomes, and which of them
+are used. Exit status 1 says that nothing matches; optional rows, and
+rows whose address becomes a problem, do not count.`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, argv []string) error {
+			q.address = argv[0]
+			q.properties = map[string]string{}
+			for _, p := range properties {
+				k, v, ok := strings.Cut(p, "=")
+				if !ok || k == "" {
+					return usage("--property %q: give K=V", p)
+				}
+				q.properties[k] = v
+			}
+			ed, err := r.editor(c.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer ed.close()
+			x, err := ed.explain(c.Context(), q)
+			if err != nil {
+				return err
+			}
+			if err := r.print(x, func(p *printer) { drawExplanation(p, x) }); err != nil {
+				return err
+			}
+			if !x.routed() {
+				return silentNo
+			}
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&properties, "property", nil, "message property `K=V` that predicates see (may be repeated)")
+	c.Flags().StringVar(&q.target, "target", "", "the link's `TARGET`, used where the address matches nothing")
+	return c
+}
+
+// routed says whether a message to the address would find a row that counts.
+func (x explanation) routed() bool {
+	return slices.ContainsFunc(x.Matches, func(m explainMatch) bool { return m.Used && !m.Optional && m.Problem == nil })
+}
+
+func drawExplanation(p *printer, x explanation) {
+	if len(x.Matches) == 0 {
+		p.line(fmt.Sprintf("%s: no row matches (revision %d)", strconv.Quote(x.Address), x.Revision))
+		return
+	}
+	p.columns("USED", "GROUP", "PICK", "PATTERN", "ADDRESS", "CAPTURES", "HOP")
+	for _, m := range x.Matches {
+		used := "no"
+		if p.wide && m.Why != "" {
+			used += ": " + m.Why
+		}
+		if m.Used {
+			used = "yes"
+		}
+		if m.Chosen != nil && *m.Chosen {
+			used = "chosen"
+		}
+		pick := m.Pick
+		if m.Fallback {
+			pick += ",fallback"
+		}
+		if m.Optional {
+			pick += ",optional"
+		}
+		hop := ""
+		switch {
+		case m.Hop != nil:
+			hop = *m.Hop
+		case m.Problem != nil:
+			hop = "problem: " + *m.Problem
+		}
+		if p.wide && m.Result != hop {
+			hop += " (" + m.Result + ")"
+		}
+		p.columns(used, strconv.Itoa(m.Group), pick, m.Pattern, m.Address, strings.Join(m.Captures, " "), hop)
+	}
+	if len(x.Hops) == 0 {
+		p.line("no hop")
+		return
+	}
+	p.line("hops: " + strings.Join(x.Hops, " "))
+}
+
+// readExplanation reads the map that EXPLAIN answers; its lists are never nil.
+func readExplanation(body any) (explanation, error) {
+	var x explanation
+	text, err := json.Marshal(plain(body))
+	if err == nil {
+		err = json.Unmarshal(text, &x)
+	}
+	if err != nil {
+		return x, unreachable("the answer to EXPLAIN is not understood: %v", err)
+	}
+	x.fill()
+	return x, nil
+}
+
+// explanationOf is what a table file says.
+func explanationOf(t *routetable.Explanation) explanation {
+	x := explanation{Address: t.Address, Revision: t.Revision, Hops: t.Hops, Routed: t.Routed}
+	for _, m := range t.Matches {
+		one := explainMatch{
+			Pattern: m.Pattern, Address: m.Address, Captures: m.Captures, Result: m.Result, Pick: m.Pick.String(),
+			Group: m.Group, Fallback: m.Fallback, Optional: m.Optional, Used: m.Used, Why: m.Why, Chosen: m.Chosen,
+		}
+		if m.Problem != "" {
+			one.Problem = &m.Problem
+		} else {
+			one.Hop = &m.Hop
+		}
+		x.Matches = append(x.Matches, one)
+	}
+	x.fill()
+	return x
+}
+
+// fill makes absent lists empty ones.
+func (x *explanation) fill() {
+	if x.Matches == nil {
+		x.Matches = []explainMatch{}
+	}
+	if x.Hops == nil {
+		x.Hops = []string{}
+	}
+	for i := range x.Matches {
+		if x.Matches[i].Captures == nil {
+			x.Matches[i].Captures = []string{}
+		}
+	}
+}
+
+// parseProperties reads the --property flags of send.
+func parseProperties(flags []string) (map[string]any, error) {
+	if len(flags) == 0 {
+		return nil, nil
+	}
+	m := map[string]any{}
+	for _, f := range flags {
+		k, v, ok := strings.Cut(f, "=")
+		if !ok || k == "" {
+			return nil, usage("--property %q: give K=V", f)
+		}
+		m[k] = v
+	}
+	return m, nil
+}

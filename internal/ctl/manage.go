@@ -1,0 +1,171 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+
+	"github.com/Azure/go-amqp"
+)
+
+// caller makes AMQP Management calls. The fake of the tests is another one.
+type caller interface {
+	call(ctx context.Context, q call) (reply, error)
+	close()
+}
+
+// call is one management request. body is a map, or nil.
+type call struct {
+	operation, kind, name string
+	properties            map[string]any
+	body                  map[string]any
+}
+
+// reply is the answer to a call that was done (a status below 300).
+type reply struct {
+	status     int
+	properties map[string]any
+	body       any
+}
+
+// manager is a management client on one connection: a link to $management, and a dynamic source for the answers.
+type manager struct {
+	at       endpoint
+	conn     *amqp.Conn
+	sender   *amqp.Sender
+	receiver *amqp.Receiver
+	next     uint64 // correlation id of the next call
+}
+
+const managementNode = "$management"
+
+func openManager(ctx context.Context, at endpoint) (*manager, error) {
+	conn, session, err := at.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	m := &manager{at: at, conn: conn}
+	m.receiver, err = session.NewReceiver(ctx, "", &amqp.ReceiverOptions{DynamicAddress: true, Credit: 4, MaxMessageSize: maxReplyBytes})
+	if err == nil {
+		m.sender, err = session.NewSender(ctx, managementNode, nil)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, m.failed(err)
+	}
+	return m, nil
+}
+
+func (m *manager) close() { m.conn.Close() }
+
+// failed turns the failure of a link or connection into words: the door is closed to us (1), or gone (3).
+func (m *manager) failed(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return no("interrupted")
+	}
+	if remote, ok := errors.AsType[*amqp.Error](err); ok {
+		switch remote.Condition {
+		case amqp.ErrCondUnauthorizedAccess, amqp.ErrCondNotAllowed:
+			return no("%s: management refused: %s: %s", m.at.addr, describe(remote), m.at.credentialHint())
+		case amqp.ErrCondNotFound:
+			return no("%s: has no %s: is it a Fingerpost router?", m.at.addr, managementNode)
+		}
+		return unreachable("%s: %s", m.at.addr, describe(remote))
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return unreachable("%s: no answer within %v", m.at.addr, callTimeout)
+	}
+	return unreachable("%s: connection lost: %s", m.at.addr, oneLine(err.Error()))
+}
+
+func describe(e *amqp.Error) string {
+	if e == nil {
+		return "no reason given"
+	}
+	if e.Description == "" {
+		return string(e.Condition)
+	}
+	return oneLine(fmt.Sprintf("%s: %s", e.Condition, e.Description))
+}
+
+// call sends one request and waits for its answer. A status of 300 or more is a statusError.
+func (m *manager) call(ctx context.Context, q call) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	m.next++
+	id := m.next
+	if err := m.sender.Send(ctx, q.message(id, m.receiver.Address()), nil); err != nil {
+		return reply{}, m.failed(err)
+	}
+	for {
+		msg, err := m.receiver.Receive(ctx, nil)
+		if err != nil {
+			return reply{}, m.failed(err)
+		}
+		if err := m.receiver.AcceptMessage(ctx, msg); err != nil {
+			return reply{}, m.failed(err)
+		}
+		if msg.Properties == nil || msg.Properties.CorrelationID != any(id) {
+			continue // the answer to a call that was given up
+		}
+		return readReply(msg)
+	}
+}
+
+// message is the request of a call.
+func (q call) message(id uint64, replyTo string) *amqp.Message {
+	to := managementNode
+	properties := map[string]any{"operation": q.operation, "type": q.kind, "name": q.name}
+	maps.Copy(properties, q.properties)
+	body := q.body
+	if body == nil {
+		body = map[string]any{}
+	}
+	return &amqp.Message{
+		Properties:            &amqp.MessageProperties{MessageID: id, CorrelationID: id, ReplyTo: &replyTo, To: &to},
+		ApplicationProperties: properties,
+		Value:                 body,
+	}
+}
+
+func readReply(msg *amqp.Message) (reply, error) {
+	status, ok := whole(msg.ApplicationProperties["statusCode"])
+	if !ok {
+		return reply{}, unreachable("the answer has no statusCode: is it a management node?")
+	}
+	r := reply{status: int(status), properties: msg.ApplicationProperties, body: msg.Value}
+	if status >= 300 {
+		text, _ := msg.ApplicationProperties["statusDescription"].(string)
+		return r, &statusError{status: int(status), text: text}
+	}
+	return r, nil
+}
+
+// statusError is a management answer that is a refusal.
+type statusError struct {
+	status int
+	text   string
+}
+
+func (e *statusError) Error() string {
+	if e.text == "" {
+		return fmt.Sprintf("refused with status %d", e.status)
+	}
+	return oneLine(e.text)
+}
+
+// whole reads a number of any width.
+func whole(v any) (int64, bool) {
+	rv := reflect.ValueOf(v)
+	switch rv.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return rv.Int(), true
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return int64(rv.Uint()), true
+	}
+	return 0, false
+}

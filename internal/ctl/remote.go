@@ -1,0 +1,210 @@
+package ctl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// remote is the table of a running router, behind AMQP Management.
+type remote struct {
+	caller caller
+}
+
+// pageRows is how many rows a query asks for at once.
+const pageRows = 2000
+
+// chunkBytes is the most that one LOAD-CHUNK carries.
+const chunkBytes = 1 << 20
+
+func (t *remote) close() { t.caller.close() }
+
+// ask calls an operation of the table. A refusal is the answer no.
+func (t *remote) ask(ctx context.Context, operation string, arguments map[string]any) (reply, error) {
+	return t.do(ctx, call{operation: operation, kind: "table", name: "main", body: arguments})
+}
+
+func (t *remote) do(ctx context.Context, q call) (reply, error) {
+	a, err := t.caller.call(ctx, q)
+	if status, ok := errors.AsType[*statusError](err); ok {
+		if status.status == 500 {
+			return a, no("%s: the router failed: %v: see its log", strings.ToLower(q.operation), status)
+		}
+		return a, no("%v", status)
+	}
+	return a, err
+}
+
+func (t *remote) apply(ctx context.Context, edits []edit, ifRevision *uint64) (result, error) {
+	if len(edits) == 1 && ifRevision == nil {
+		a, err := t.ask(ctx, edits[0].operation, edits[0].arguments)
+		if err != nil {
+			return result{}, err
+		}
+		return readResult(a)
+	}
+	ops := make([]any, len(edits))
+	for i, e := range edits {
+		op := map[string]any{"operation": e.operation}
+		for k, v := range e.arguments {
+			op[k] = v
+		}
+		ops[i] = op
+	}
+	arguments := map[string]any{"ops": ops}
+	if ifRevision != nil {
+		arguments["ifRevision"] = *ifRevision
+	}
+	a, err := t.ask(ctx, "APPLY", arguments)
+	if err != nil {
+		return result{}, err
+	}
+	return readResult(a)
+}
+
+func readResult(a reply) (result, error) {
+	m, ok := a.body.(map[string]any)
+	if !ok {
+		return result{}, unreachable("the answer to a change is no map")
+	}
+	var x result
+	x.Revision = uint64(wholeOr(a.properties["revision"], wholeOr(m["revision"], 0)))
+	x.Added = int(wholeOr(m["added"], 0))
+	x.Removed = int(wholeOr(m["removed"], 0))
+	x.Updated = int(wholeOr(m["updated"], 0))
+	x.Note, _ = m["note"].(string)
+	list, _ := m["warnings"].([]any)
+	for _, w := range list {
+		x.Warnings = append(x.Warnings, fmt.Sprint(plain(w)))
+	}
+	return x, nil
+}
+
+func wholeOr(v any, otherwise int64) int64 {
+	if n, ok := whole(v); ok {
+		return n
+	}
+	return otherwise
+}
+
+func (t *remote) load(ctx context.Context, f *routetable.File, o loadOptions) (result, error) {
+	var text bytes.Buffer
+	if err := f.WriteArrow(&text); err != nil {
+		return result{}, no("load: %v", err)
+	}
+	mode := "replace"
+	if o.merge {
+		mode = "merge"
+	}
+	a, err := t.ask(ctx, "LOAD-BEGIN", map[string]any{"mode": mode})
+	if err != nil {
+		return result{}, err
+	}
+	session := stringOf(a.body, "session")
+	total := text.Len()
+	for text.Len() > 0 {
+		if _, err := t.ask(ctx, "LOAD-CHUNK", map[string]any{"session": session, "text": text.Next(chunkBytes)}); err != nil {
+			t.abort(ctx, session)
+			return result{}, err
+		}
+		if o.progress != nil {
+			o.progress(total-text.Len(), total)
+		}
+	}
+	a, err = t.ask(ctx, "LOAD-COMMIT", map[string]any{"session": session, "dryRun": o.dryRun})
+	if err != nil {
+		t.abort(ctx, session)
+		return result{}, err
+	}
+	x, err := readResult(a)
+	x.DryRun = o.dryRun
+	return x, err
+}
+
+// abort gives the router its memory back; it would drop the load by itself after a while. The caller has an error to
+// report already.
+func (t *remote) abort(ctx context.Context, session string) {
+	t.ask(context.WithoutCancel(ctx), "LOAD-ABORT", map[string]any{"session": session})
+}
+
+func stringOf(body any, name string) string {
+	m, _ := body.(map[string]any)
+	s, _ := m[name].(string)
+	return s
+}
+
+// store reads the pages of STORE, all of one snapshot.
+func (t *remote) store(ctx context.Context, all bool) (*routetable.File, error) {
+	var text bytes.Buffer
+	arguments := map[string]any{"all": all}
+	for {
+		a, err := t.ask(ctx, "STORE", arguments)
+		if err != nil {
+			return nil, err
+		}
+		m, _ := a.body.(map[string]any)
+		switch page := m["text"].(type) {
+		case string:
+			text.WriteString(page)
+		case []byte:
+			text.Write(page)
+		}
+		next, more := m["next"]
+		if !more || next == nil {
+			break
+		}
+		arguments = map[string]any{"all": all, "snapshot": m["snapshot"], "offset": next}
+	}
+	f, err := routetable.ParseFile("the router's table", text.Bytes())
+	if err != nil {
+		return nil, no("store: the router's table is not understood: %v", err)
+	}
+	return f, nil
+}
+
+func (t *remote) explain(ctx context.Context, q question) (explanation, error) {
+	properties := map[string]any{}
+	for k, v := range q.properties {
+		properties[k] = v
+	}
+	arguments := map[string]any{"address": text(q.address), "properties": properties}
+	if q.target != "" {
+		arguments["target"] = text(q.target)
+	}
+	a, err := t.ask(ctx, "EXPLAIN", arguments)
+	if err != nil {
+		return explanation{}, err
+	}
+	return readExplanation(a.body)
+}
+
+// rows pages over one snapshot with QUERY.
+func (t *remote) rows(ctx context.Context, f filter) ([]*routetable.Route, error) {
+	var rows []*routetable.Route
+	q := call{operation: "QUERY", name: "self", kind: "org.amqp.management", properties: map[string]any{"entityType": "route", "count": int32(pageRows)}}
+	for offset := 0; ; {
+		q.properties["offset"] = int32(offset)
+		a, err := t.do(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		page, err := readRows(a.body)
+		if err != nil {
+			return nil, err
+		}
+		offset += len(page)
+		for _, x := range page {
+			if f.takes(x) {
+				rows = append(rows, x)
+			}
+		}
+		if total, ok := whole(a.properties["total"]); len(page) == 0 || !ok || offset >= int(total) {
+			return rows, nil
+		}
+		q.properties["snapshot"] = a.properties["snapshot"]
+	}
+}

@@ -1,0 +1,182 @@
+package ctl
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// doorCaller makes calls on a core in this process, by the bytes that would be on the wire.
+type doorCaller struct {
+	t    *testing.T
+	core *admin.Core
+	as   admin.Caller
+	next uint64
+	log  []string // operations called
+}
+
+func (d *doorCaller) close() {}
+
+func (d *doorCaller) call(_ context.Context, q call) (reply, error) {
+	d.next++
+	d.log = append(d.log, q.operation)
+	request, err := q.message(d.next, "back").MarshalBinary()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	answer, to := d.core.Handle(d.as, request)
+	if to != "back" {
+		d.t.Fatalf("%s: reply to %q", q.operation, to)
+	}
+	var m amqp.Message
+	if err := m.UnmarshalBinary(answer); err != nil {
+		d.t.Fatalf("%s: %v", q.operation, err)
+	}
+	if m.Properties.CorrelationID != any(d.next) {
+		d.t.Fatalf("%s: got correlation id %v, want %d", q.operation, m.Properties.CorrelationID, d.next)
+	}
+	return readReply(&m)
+}
+
+func newDoor(t *testing.T, role admin.Role) *doorCaller {
+	return &doorCaller{t: t, as: admin.Caller{User: "u", Role: role}, core: admin.New(routetable.New(), admin.Options{Name: "r"})}
+}
+
+// The verbs do the same on a router: each session of testdata/ctl/router is run on one.
+func TestRouterSessions(t *testing.T) {
+	files, err := filepath.Glob("../../testdata/ctl/router/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no sessions: %v", err)
+	}
+	for _, file := range files {
+		file, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(t.TempDir())
+			role := admin.RoleOperator
+			if strings.HasPrefix(filepath.Base(file), "viewer") {
+				role = admin.RoleViewer
+			}
+			d := newDoor(t, role)
+			if _, err := d.core.Do(admin.Caller{}, admin.Subscribe{Pattern: "learned", Address: "link:7", Origin: "link:7"}); err != nil {
+				t.Fatal(err)
+			}
+			if role == admin.RoleViewer {
+				if _, err := d.core.Table().Add("COLOSSUS", "amqp://user:secret@5.6.7.8:1234"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := runSession(t, string(want), func(context.Context) (editor, error) { return &remote{caller: d}, nil })
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(want) {
+				t.Errorf("%s: %s", file, firstDifference(got, string(want)))
+			}
+		})
+	}
+}
+
+func TestListPagesOverOneSnapshot(t *testing.T) {
+	d := newDoor(t, admin.RoleAdmin)
+	var ops []routetable.Op
+	for i := range 2*pageRows + 7 {
+		ops = append(ops, routetable.Op{Verb: routetable.VerbAdd, Route: routetable.NewRoute("name-"+string(rune('a'+i%26))+strings.Repeat("x", i/26), "amqp://h")})
+	}
+	if _, err := d.core.Table().Apply(ops...); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := (&remote{caller: d}).rows(context.Background(), filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != len(ops) || len(d.log) != 3 {
+		t.Fatalf("got %d rows by %v, want %d by 3 queries", len(rows), d.log, len(ops))
+	}
+	for i, r := range rows {
+		if r.Pattern != ops[i].Route.Pattern {
+			t.Fatalf("row %d is %q, want %q", i, r.Pattern, ops[i].Route.Pattern)
+		}
+	}
+}
+
+func TestLoadGoesInChunks(t *testing.T) {
+	d := newDoor(t, admin.RoleAdmin)
+	f := &routetable.File{}
+	for i := range 12_000 {
+		f.Routes = append(f.Routes, routetable.NewRoute("some/rather/long/name/for/a/pattern/"+string(rune('a'+i%26))+strings.Repeat("é", i%40)+strings.Repeat("z", i/400)+strings.Repeat("y", i%400/40), "amqp://host.example:5672/some/where"))
+	}
+	var sent []int
+	x, err := (&remote{caller: d}).load(context.Background(), f, loadOptions{progress: func(n, total int) { sent = append(sent, n*100/total) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sent) < 2 || sent[len(sent)-1] != 100 {
+		t.Errorf("got progress %v", sent)
+	}
+	if n := d.core.Table().Snapshot().Len(); n != x.Added || n < 8_000 {
+		t.Errorf("got %d rows in the table, %d added", n, x.Added)
+	}
+	got, err := (&remote{caller: d}).store(context.Background(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Routes) != x.Added {
+		t.Errorf("stored %d rows, want %d", len(got.Routes), x.Added)
+	}
+}
+
+func TestRefusedLoadIsAborted(t *testing.T) {
+	d := newDoor(t, admin.RoleAdmin)
+	_, err := (&remote{caller: d}).load(context.Background(), &routetable.File{Routes: []routetable.Route{routetable.NewRoute("A", "amqp://:99999")}}, loadOptions{})
+	if statusOf(err) != exitNo {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestExitStatusOfAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+		text string
+	}{
+		{"a refused change", &statusError{status: 400, text: "bad address"}, exitNo, "bad address"},
+		{"not allowed", &statusError{status: 403, text: "needs role operator"}, exitNo, "needs role operator"},
+		{"their fault", &statusError{status: 500, text: "internal error"}, exitNo, "add: the router failed: internal error: see its log"},
+		{"no words", &statusError{status: 409}, exitNo, "refused with status 409"},
+		{"gone", unreachable("amqp://x: connection lost"), exitUnreachable, "amqp://x: connection lost"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &remote{caller: failing{c.err}}
+			_, err := r.apply(context.Background(), []edit{{operation: "ADD"}}, nil)
+			if got := statusOf(err); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+			if err.Error() != c.text {
+				t.Errorf("got %q, want %q", err, c.text)
+			}
+		})
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) call(context.Context, call) (reply, error) { return reply{}, f.err }
+func (failing) close()                                      {}
