@@ -1,0 +1,254 @@
+package routetable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Limits of the YAML form. The arrow form has none but memory.
+const (
+	MaxYAMLBytes = 16 << 20
+	MaxYAMLRows  = 100_000
+)
+
+// File is a table as a file holds it, in either form.
+type File struct {
+	Match    MatchMode
+	HasMatch bool // the file says a match mode
+	Routes   []Route
+	Expect   []Expect
+	Warnings []Warning // of ParseFile
+
+	live     []Route // rows of live connections, written as comments
+	comments comments
+}
+
+// comments are the comments of a file, without "#" signs taken off: lines begin with "#", or are empty.
+type comments struct {
+	head   []string            // before everything
+	tail   []string            // after everything
+	routes []string            // before the routes, in YAML
+	expect []string            // before the expect list
+	before map[rowKey][]string // lines before a row
+	after  map[rowKey]string   // behind a row, on its line
+}
+
+// rowKey tells rows apart as the table does.
+type rowKey struct{ pattern, key string }
+
+func keyOf(r *Route) rowKey { return rowKey{r.Pattern, key(r.Address)} }
+
+// FileError says where in a file something is wrong.
+type FileError struct {
+	Name         string // as given to ParseFile
+	Line, Column int    // from 1; the column counts characters
+	Msg          string
+}
+
+func (e *FileError) Error() string {
+	where := fmt.Sprintf("line %d, column %d: ", e.Line, e.Column)
+	if e.Name != "" {
+		where = e.Name + ": " + where
+	}
+	return where + e.Msg
+}
+
+// ParseFile reads a table file in either form, by its content: the arrow form where the first line that is neither blank, comment nor
+// "match:" is a row, else YAML. It checks all that a load would refuse. The error is a *FileError with name in it.
+func ParseFile(name string, data []byte) (*File, error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	f := &File{comments: comments{before: map[rowKey][]string{}, after: map[rowKey]string{}}}
+	var err error
+	if looksYAML(string(data)) {
+		err = f.parseYAML(data)
+	} else {
+		err = f.parseArrow(string(data))
+	}
+	if err == nil {
+		err = f.check()
+	}
+	if err != nil {
+		var fe *FileError
+		if !errors.As(err, &fe) {
+			fe = &FileError{Line: 1, Column: 1, Msg: err.Error()}
+		}
+		fe.Name = name
+		return nil, fe
+	}
+	return f, nil
+}
+
+// looksYAML decides on the form.
+func looksYAML(text string) bool {
+	for text != "" {
+		var line string
+		line, text, _ = strings.Cut(text, "\n")
+		line = strings.Trim(line, " \t\r")
+		switch {
+		case line == "" || line[0] == '#':
+			continue
+		case line == "---" || line[0] == '%' && strings.HasPrefix(line, "%YAML") || line[0] == '{' && !strings.Contains(line, "-->"):
+			return true
+		case isMatchLine(line):
+			continue
+		}
+		for _, key := range [...]string{"routes:", "expect:", "match:"} {
+			if strings.HasPrefix(line, key) {
+				rest := line[len(key):]
+				return (rest == "" || rest[0] == ' ' || rest[0] == '\t') && !strings.Contains(line, "-->")
+			}
+		}
+		if strings.Contains(line, "-->") {
+			return false
+		}
+		colon := strings.IndexByte(line, ':')
+		return line[0] == '-' || line[0] == '[' || line[0] == '{' || line[0] == '&' || line[0] == '!' ||
+			colon > 0 && (colon == len(line)-1 || line[colon+1] == ' ')
+	}
+	return true
+}
+
+func isMatchLine(line string) bool {
+	rest, ok := strings.CutPrefix(line, "match:")
+	if !ok || rest == "" || rest[0] != ' ' && rest[0] != '\t' {
+		return false
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	rest = strings.Trim(rest, " \t")
+	return rest == "all" || rest == "first"
+}
+
+// fileRow is a row while it is read, with the place of its parts.
+type fileRow struct {
+	op                     Op
+	seen                   map[string]bool
+	pattern, address       place
+	hasPattern, hasAddress bool
+}
+
+// place is a line and a column, from 1.
+type place struct{ line, column int }
+
+func (p place) errorf(format string, args ...any) error {
+	return &FileError{Line: p.line, Column: p.column, Msg: fmt.Sprintf(format, args...)}
+}
+
+// column sets a column of the row.
+func (r *fileRow) column(name, value string, at place) error {
+	if r.seen[name] {
+		return at.errorf("%s is there twice", name)
+	}
+	if r.seen == nil {
+		r.seen = map[string]bool{}
+	}
+	r.seen[name] = true
+	if err := SetColumn(&r.op, name, value); err != nil {
+		return at.errorf("%s", err)
+	}
+	if name == "when" && value != "" {
+		if _, err := CompileWhen(value); err != nil {
+			return at.errorf("%s", err)
+		}
+	}
+	return nil
+}
+
+// addRow appends a row that was read, begun at place at.
+func (f *File) addRow(r *fileRow, at place) error {
+	if !r.hasPattern {
+		return at.errorf("the row has no pattern")
+	}
+	if !r.hasAddress {
+		return at.errorf("the row has no address (a row that discards has the address null)")
+	}
+	route := r.op.Route
+	if _, err := compilePattern(route.Pattern); err != nil {
+		return r.pattern.errorf("%s", err)
+	}
+	if _, err := compileRow(&route, nil, false); err != nil {
+		return r.address.errorf("%s", err)
+	}
+	if err := checkColumns(&route); err != nil {
+		return at.errorf("%s", err)
+	}
+	route.line, route.column = at.line, at.column
+	f.Routes = append(f.Routes, route)
+	return nil
+}
+
+// check loads the file into a table of its own, for what shows only in the whole.
+func (f *File) check() error {
+	t := New()
+	e := newEdit(t, t.Snapshot())
+	op := f.Op(LoadReplace)
+	err := e.do(&op)
+	var s *Snapshot
+	if err == nil {
+		s, _, err = e.finish()
+	}
+	if err != nil {
+		var re *RefusedError
+		at := place{1, 1}
+		if errors.As(err, &re) {
+			if n, _ := fmt.Sscanf(re.Where, "line %d, column %d", &at.line, &at.column); n == 2 {
+				return at.errorf("%s", (&RefusedError{What: re.What, Hint: re.Hint}).Error())
+			}
+		}
+		return at.errorf("%s", err)
+	}
+	f.Warnings = e.warn
+	for _, r := range s.rows {
+		f.Warnings = s.warnRow(f.Warnings, r)
+	}
+	sortWarnings(f.Warnings)
+	return nil
+}
+
+// Keep takes over from old what a table does not hold: the expect list, and the comments of rows that are still there.
+func (f *File) Keep(old *File) {
+	f.Expect = old.Expect
+	f.comments = old.comments
+}
+
+// File is the table as a file: what a store writes. It holds the configured rows and the named learned ones; rows bound to a live
+// connection only with all, and then as comments.
+func (s *Snapshot) File(all bool) *File {
+	f := &File{Match: s.match, HasMatch: true}
+	for _, r := range s.rows {
+		switch {
+		case r.Origin == OriginSystem:
+		case !Live(r.Origin):
+			f.Routes = append(f.Routes, plain(r))
+		case all:
+			f.live = append(f.live, plain(r))
+		}
+	}
+	return f
+}
+
+// plain is a copy of a row without what the table knows of it.
+func plain(r *Route) Route {
+	c := *r
+	c.ID, c.pos, c.c = 0, 0, nil
+	return c
+}
+
+// fromPrefix begins the comment that says whose a row is. It is made anew by each store.
+const fromPrefix = "# from "
+
+// trailing is the comment behind a row.
+func (f *File) trailing(r *Route) string {
+	if r.Origin != "" && r.Origin != OriginOperator {
+		return fromPrefix + strings.ToValidUTF8(strings.Map(noControl, r.Origin), "?")
+	}
+	return f.comments.after[keyOf(r)]
+}
+
+func noControl(c rune) rune {
+	if c < ' ' || c == 0x7f {
+		return '?'
+	}
+	return c
+}

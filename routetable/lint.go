@@ -1,0 +1,201 @@
+package routetable
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Lint says what in the table is allowed and probably not meant: what an add warns about, rows that can never be used, names that lead
+// back by way of wildcards, groups that do not agree. It looks at pairs of patterns, so it is for files and people, not for every edit.
+func (s *Snapshot) Lint() []Warning {
+	var warnings []Warning
+	for _, r := range s.rows {
+		warnings = s.warnRow(warnings, r)
+		warnings = s.warnGroup(warnings, r)
+		warnings = s.warnShadowed(warnings, r)
+		warnings = s.warnNames(warnings, r)
+	}
+	return warnings
+}
+
+func warning(r *Route, what string) Warning {
+	return Warning{Line: r.line, Pattern: r.Pattern, Address: r.Address, What: what}
+}
+
+// warnRow appends what is to be said of the row by itself.
+func (s *Snapshot) warnRow(dst []Warning, r *Route) []Warning {
+	say := func(what string) { dst = append(dst, warning(r, what)) }
+	t, p := r.c.template, r.c.pattern
+	if t.highest > p.groups {
+		n := "$" + strconv.Itoa(t.highest)
+		if t.highest >= maxGroup {
+			n = "the group"
+		}
+		switch {
+		case strings.HasPrefix(p.text, globPrefix):
+			say(n + " is empty: a glob: pattern has no groups but $0")
+		case p.groups == 0:
+			say(n + " is empty: the pattern has no groups")
+		default:
+			say(n + " is empty: the pattern has " + strconv.Itoa(p.groups) + " group(s)")
+		}
+	}
+	if t.lone {
+		say("a $ without a number is the whole address: write $0, or $$ for a dollar sign")
+	}
+	if t.dynamic && !r.DynamicHost && !s.dynamicHosts {
+		say("captured text supplies the whole host: a router takes the row only with dynamic-host")
+	} else if t.dynamic && r.DynamicHost {
+		say("an open host: whoever sends to this pattern says where the message goes")
+	}
+	if t.literal {
+		dst = s.warnLiteral(dst, r)
+	}
+	if r.Weight != 0 && (r.Pick != PickAny || r.Balance != Weighted) {
+		say("weight has no effect without pick any and balance weighted")
+	}
+	if r.HashKey != "" && (r.Pick != PickAny || r.Balance != Hash) {
+		say("hash-key has no effect without pick any and balance hash")
+	}
+	if r.Balance != LeastBusy && r.Pick != PickAny {
+		say("balance has no effect without pick any")
+	}
+	return dst
+}
+
+// warnLiteral appends what is to be said of a literal address.
+func (s *Snapshot) warnLiteral(dst []Warning, r *Route) []Warning {
+	t := r.c.template
+	h, err := parseHop(t.value)
+	if err != nil {
+		return dst
+	}
+	if h.problem != "" {
+		dst = append(dst, warning(r, h.problem+": a router does not use the row"))
+	}
+	if h.warning != "" {
+		dst = append(dst, warning(r, h.warning))
+	}
+	if h.Port == 0 && h.problem == "" && (h.Scheme == "amqp" || h.Scheme == "amqps") {
+		dst = append(dst, warning(r, "no listener has port 0"))
+	}
+	if bare(t.value) && t.value != NullAddress && s.index.find(t.value) != nil {
+		dst = append(dst, warning(r, t.value+" is a host here, and a pattern elsewhere in the table: did you mean route:"+t.value))
+	}
+	return dst
+}
+
+// bare reports whether an address is a single word, a host.
+func bare(text string) bool { return !strings.ContainsAny(text, ":/@[") }
+
+// warnGroup says where a row of an any group does not agree with the first.
+func (s *Snapshot) warnGroup(dst []Warning, r *Route) []Warning {
+	if r.Pick != PickAny {
+		return dst
+	}
+	for _, o := range s.index.find(r.Pattern).rows {
+		if o.Pick == r.Pick && o.Fallback == r.Fallback {
+			if o.Balance != r.Balance || hashKey(o) != hashKey(r) {
+				dst = append(dst, warning(r, "the group's first row decides: its balance is "+balanceText(o)))
+			}
+			break
+		}
+	}
+	return dst
+}
+
+// warnShadowed says where a row is never used because of the rows of another pattern.
+func (s *Snapshot) warnShadowed(dst []Warning, r *Route) []Warning {
+	if r.Fallback {
+		if o := s.covering(r, func(o *Route) bool { return !o.Fallback }); o != nil {
+			dst = append(dst, warning(r, "never used: "+arrowField(o.Pattern)+" matches all that this fallback does"))
+		}
+		return dst
+	}
+	mode := s.space(r.Pattern)
+	if mode == spaceAll || r.Optional && mode != spaceFirst {
+		return dst
+	}
+	if o := s.covering(r, func(o *Route) bool { return !o.Fallback && o.before(r) && o.Pattern != r.Pattern }); o != nil {
+		dst = append(dst, warning(r, "never used: "+arrowField(o.Pattern)+" comes first and matches all that it does"))
+	}
+	return dst
+}
+
+// covering finds a row that always counts, for which is holds, and whose pattern matches all that r's does.
+func (s *Snapshot) covering(r *Route, is func(*Route) bool) *Route {
+	fits := func(n *node) *Route {
+		for _, o := range n.rows {
+			if !o.Optional && o.c.when == nil && o.c.match.Problem == "" && is(o) {
+				return o
+			}
+		}
+		return nil
+	}
+	p := r.c.pattern
+	if p.literal() {
+		var found *Route
+		for _, n := range s.index.match(nil, p.lits[0]) {
+			if o := fits(n); o != nil && (found == nil || o.before(found)) {
+				found = o
+			}
+		}
+		return found
+	}
+	for _, o := range s.rows {
+		if covers(o.c.pattern, p) && !o.Optional && o.c.when == nil && o.c.match.Problem == "" && is(o) {
+			return o
+		}
+	}
+	return nil
+}
+
+// covers reports whether all that fits b surely fits a. It knows the simple cases: the same pattern, and a "prefix*".
+func covers(a, b *pattern) bool {
+	if a.text == b.text {
+		return true
+	}
+	if len(a.forms) != 1 || a.forms[0].w == nil || a.forms[0].topic {
+		return false
+	}
+	w := a.forms[0].w
+	if len(w.kinds) != 1 || w.kinds[0] != wildAny || w.lits[1] != "" {
+		return false
+	}
+	for i := range b.lits {
+		if !a.match(b.lits[i]) {
+			return false
+		}
+	}
+	for i := range b.forms {
+		prefix := b.forms[i].prefix
+		if !strings.HasPrefix(prefix, w.lits[0]) || guard(prefix) > len(w.lits[0]) {
+			return false
+		}
+	}
+	return true
+}
+
+// warnNames says where a literal name leads nowhere, or back to the row.
+func (s *Snapshot) warnNames(dst []Warning, r *Route) []Warning {
+	name, ok := nextName(r)
+	if !ok {
+		return dst
+	}
+	if r.c.match.Hop.Scheme == "route" && len(s.index.match(nil, name)) == 0 {
+		return append(dst, warning(r, "no row matches the name "+arrowField(name)))
+	}
+	any := func(string) (string, bool) { return "", false }
+	for _, c := range s.Resolve(nil, s.LookupInto(nil, name, any), nil, any) {
+		if c.End == EndTooDeep {
+			return append(dst, warning(r, "the name leads back or too deep: "+arrowField(c.Name)))
+		}
+	}
+	return dst
+}
+
+// sortWarnings puts warnings in the order of their lines.
+func sortWarnings(w []Warning) {
+	slices.SortStableFunc(w, func(a, b Warning) int { return a.Line - b.Line })
+}

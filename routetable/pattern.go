@@ -1,0 +1,222 @@
+package routetable
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gobwas/glob"
+)
+
+// Limits of a glob: pattern.
+const (
+	maxGlobBytes = 1 << 10
+	maxGlobForms = 256
+)
+
+const (
+	globPrefix  = "glob:"
+	topicPrefix = "topic:"
+)
+
+// pattern is a compiled pattern: addresses that fit one of its literals or one of its forms.
+type pattern struct {
+	text   string
+	lits   []string // whole addresses
+	forms  []form
+	groups int // captures of the pattern, without $0
+}
+
+// form is one wildcard shape of a pattern. Exactly one of w and g is set.
+type form struct {
+	prefix string // what every match begins with
+	suffix string // what every match ends with
+	w      *wild
+	g      *globForm
+
+	// Topics: the stars may not take "@", and the pattern's own make up the count; a topic has a slash unless it is the whole space.
+	topic bool
+	ats   int // number of "@" in the literals; -1 is any
+	slash bool
+}
+
+// literal reports whether the pattern is a single whole address.
+func (p *pattern) literal() bool { return len(p.forms) == 0 && len(p.lits) == 1 }
+
+// ValidatePattern says what is wrong with a pattern, as an add does.
+func ValidatePattern(text string) error {
+	_, err := compilePattern(text)
+	return err
+}
+
+// QuotePattern returns the pattern that matches exactly name. There is none (ok is false) for a topic: name with a star, which Rembus
+// cannot write, and for a glob: name that is not UTF-8 or too long.
+func QuotePattern(name string) (pattern string, ok bool) {
+	switch {
+	case strings.HasPrefix(name, globPrefix):
+		q := globPrefix + glob.QuoteMeta(name)
+		return q, utf8.ValidString(name) && len(q) <= maxGlobBytes
+	case strings.HasPrefix(name, topicPrefix):
+		return name, strings.IndexByte(name, '*') < 0
+	}
+	if strings.IndexAny(name, `*%\`) < 0 {
+		return name, true
+	}
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; c == '*' || c == '%' || c == '\\' {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(name[i])
+	}
+	return b.String(), b.Len() <= MaxTextBytes
+}
+
+// compilePattern reads a pattern; its prefix names the dialect.
+//
+//	glob:…          the syntax of gobwas/glob with "/" as separator. It has no captures but $0.
+//	topic:… with *  Rembus: "*" one or more bytes without "/", "**" any run; neither takes "@". topic:* and topic:** are every topic.
+//	anything else   Messenger: "*" any run, "%" any run without "/", "\" before "*", "%" or "\" takes it as it is
+//
+// The error is a *RefusedError.
+func compilePattern(text string) (*pattern, error) {
+	if len(text) > MaxTextBytes {
+		return nil, &RefusedError{What: "the pattern is longer than 64 KiB", Where: "pattern"}
+	}
+	switch {
+	case strings.HasPrefix(text, globPrefix):
+		return compileGlob(text)
+	case strings.HasPrefix(text, topicPrefix):
+		return compileTopic(text), nil
+	}
+	return compileMessenger(text), nil
+}
+
+func compileMessenger(text string) *pattern {
+	if strings.IndexAny(text, `*%\`) < 0 {
+		return &pattern{text: text, lits: []string{text}}
+	}
+	w := &wild{}
+	var lit []byte
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && i+1 < len(text) && (text[i+1] == '*' || text[i+1] == '%' || text[i+1] == '\\'):
+			i++
+			lit = append(lit, text[i])
+		case c == wildAny || c == wildSeg:
+			w.lits, w.kinds = append(w.lits, string(lit)), append(w.kinds, c)
+			lit = lit[:0]
+		default:
+			lit = append(lit, c)
+		}
+	}
+	w.lits = append(w.lits, string(lit))
+	return patternOf(text, w, form{ats: -1})
+}
+
+func compileTopic(text string) *pattern {
+	if strings.IndexByte(text, '*') < 0 {
+		return &pattern{text: text, lits: []string{text}}
+	}
+	if text == topicPrefix+"*" {
+		return patternOf(text, &wild{lits: []string{topicPrefix, ""}, kinds: []byte{wildAny}}, form{topic: true, ats: -1})
+	}
+	w := &wild{}
+	rest := text
+	for {
+		i := strings.IndexByte(rest, '*')
+		if i < 0 {
+			break
+		}
+		w.lits = append(w.lits, rest[:i])
+		kind, size := byte(wildSeg1), 1
+		if strings.HasPrefix(rest[i:], "**") {
+			kind, size = wildAny, 2
+		}
+		w.kinds = append(w.kinds, kind)
+		rest = rest[i+size:]
+	}
+	w.lits = append(w.lits, rest)
+	return patternOf(text, w, form{topic: true, ats: strings.Count(text, "@"), slash: text != topicPrefix+"**"})
+}
+
+// patternOf finishes a pattern of one wild form.
+func patternOf(text string, w *wild, f form) *pattern {
+	if len(w.kinds) == 0 {
+		return &pattern{text: text, lits: w.lits}
+	}
+	for _, lit := range w.lits {
+		w.min += len(lit)
+	}
+	for _, k := range w.kinds {
+		if k == wildSeg1 {
+			w.min++
+		}
+	}
+	f.prefix, f.suffix, f.w = w.lits[0], w.lits[len(w.lits)-1], w
+	return &pattern{text: text, forms: []form{f}, groups: len(w.kinds)}
+}
+
+// guard returns how long the literal prefix of a pattern must be to match addr: over the whole "scheme:" of a reserved scheme, over
+// the "$" of names that begin with one. So a "*" does not swallow the product's own names.
+func guard(addr string) int {
+	if addr != "" && addr[0] == '$' {
+		return 1
+	}
+	if scheme, ok := ReservedScheme(addr); ok {
+		return len(scheme) + 1
+	}
+	return 0
+}
+
+// match reports whether addr fits the form. guard is guard(addr); pos is for wild.match.
+func (f *form) match(addr string, guard int, pos []int) bool {
+	if len(f.prefix) < guard || !strings.HasPrefix(addr, f.prefix) || !strings.HasSuffix(addr, f.suffix) {
+		return false
+	}
+	if f.w == nil {
+		return f.g.match(addr)
+	}
+	if f.topic && (f.ats >= 0 && strings.Count(addr, "@") != f.ats || f.slash && strings.IndexByte(addr, '/') < 0) {
+		return false
+	}
+	return f.w.match(addr, pos)
+}
+
+// match reports whether addr fits the pattern.
+func (p *pattern) match(addr string) bool {
+	if len(addr) > MaxTextBytes {
+		return false
+	}
+	for _, lit := range p.lits {
+		if lit == addr {
+			return true
+		}
+	}
+	g := guard(addr)
+	for i := range p.forms {
+		if p.forms[i].match(addr, g, nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// capture appends the ends of the captures of addr to dst, two a group: group n took addr[dst[2n-2]:dst[2n-1]]. addr fits p.
+func (p *pattern) capture(dst []int, addr string) []int {
+	if p.groups == 0 {
+		return dst
+	}
+	w := p.forms[0].w
+	var room [17]int
+	pos := room[:]
+	if len(w.lits) > len(pos) {
+		pos = make([]int, len(w.lits))
+	}
+	if !w.match(addr, pos) {
+		return dst
+	}
+	for i := range w.kinds {
+		dst = append(dst, pos[i]+len(w.lits[i]), pos[i+1])
+	}
+	return dst
+}
