@@ -139,7 +139,8 @@ func (c *Conn) Serve() error {
 	err := c.readLoop()
 
 	c.mu.Lock()
-	c.flush() // the close, or the header that tells what we speak
+	c.flush()     // the close, or the header that tells what we speak
+	c.over = true // no further writer is started: those that are there are waited for
 	c.mu.Unlock()
 	c.lingerClose()
 	c.timer.Stop()
@@ -147,7 +148,7 @@ func (c *Conn) Serve() error {
 	c.writers.Wait()
 
 	c.mu.Lock()
-	c.cause, c.over = err, true
+	c.cause = err
 	c.Engine.Terminate(err)
 	work := c.owner.TakeWork()
 	c.mu.Unlock()

@@ -24,6 +24,9 @@ type DialOptions struct {
 	Lock     *sync.Mutex // see NewConn; nil for the connection's own
 }
 
+// errNotOpened ends a dial whose peer closed in order instead of opening.
+var errNotOpened = errors.New("the peer closed the connection before it opened")
+
 // Dial connects to a peer and waits until it has opened. Where there is no user, AMQP is spoken without a SASL layer first, and with
 // ANONYMOUS where the peer asks for SASL. newOwner is called for each try. The connection is served by a goroutine that ends with it.
 func Dial(ctx context.Context, o DialOptions, newOwner func(*Conn) Owner) (*Conn, error) {
@@ -66,7 +69,10 @@ func dialOnce(ctx context.Context, o DialOptions, withSASL bool, newOwner func(*
 	case <-c.Ready():
 		return c, nil
 	case <-c.Done():
-		return nil, c.Err()
+		if err := c.Err(); err != nil {
+			return nil, err
+		}
+		return nil, errNotOpened
 	case <-ctx.Done():
 		c.Abort(ctx.Err())
 		<-c.Done()
