@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -31,30 +32,34 @@ func AttributeName(column string) string {
 
 // ColumnName gives the column that has this name inside $management. The table's own name (hash-key) is taken too.
 func ColumnName(attribute string) (column string, ok bool) {
-	for _, c := range columnNames() {
-		if c == attribute || AttributeName(c) == attribute {
-			return c, true
-		}
-	}
-	return "", false
+	column, ok = columnTable().column[attribute]
+	return column, ok
 }
 
 // identityColumns are the columns that make a row that row.
 var identityColumns = []string{"pattern", "address", "origin"}
 
-// columnNames are all columns in the order of DESIGN §2: pattern, address, the others, origin, note.
-func columnNames() []string {
-	names := []string{"pattern", "address"}
-	var rest []string
+// columnTable is the columns by both of their names, and in the order of DESIGN §2: pattern, address, the others,
+// origin, note. It never changes.
+var columnTable = sync.OnceValue(func() (t struct {
+	names     []string          // of columns, in order
+	attribute map[string]string // column → attribute
+	column    map[string]string // either → column
+}) {
+	t.names = []string{"pattern", "address"}
 	for _, c := range routetable.ColumnNames() {
-		switch c {
-		case "pattern", "address", "origin", "note", "name":
-		default:
-			rest = append(rest, c)
+		if c != "note" {
+			t.names = append(t.names, c)
 		}
 	}
-	return append(append(names, rest...), "origin", "note")
-}
+	t.names = append(t.names, "origin", "note")
+	t.attribute, t.column = map[string]string{}, map[string]string{}
+	for _, c := range t.names {
+		t.attribute[c] = AttributeName(c)
+		t.column[c], t.column[t.attribute[c]] = c, c
+	}
+	return t
+})
 
 // ParseCommand reads a command from the operation of a management request on the table and its arguments. It is how
 // routectl and a router agree on what a command means.
@@ -180,11 +185,11 @@ func (a args) row(anyOrigin bool) (routetable.Op, error) {
 
 // columns sets what is given in a on op. Null means the column's default.
 func (a args) columns(op *routetable.Op) error {
-	for _, column := range columnNames() {
+	for _, column := range columnTable().names {
 		if slices.Contains(identityColumns, column) {
 			continue
 		}
-		v, there := a[AttributeName(column)]
+		v, there := a[columnTable().attribute[column]]
 		if !there {
 			v, there = a[column]
 		}

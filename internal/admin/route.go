@@ -23,8 +23,8 @@ func (routeKind) typeName() string { return routeType }
 
 func (routeKind) attributes() []string {
 	names := slices.Clone(entityAttributes)
-	for _, column := range columnNames() {
-		names = append(names, AttributeName(column))
+	for _, column := range columnTable().names {
+		names = append(names, columnTable().attribute[column])
 	}
 	return append(names, rowAttributes...)
 }

@@ -128,6 +128,10 @@ func otherColumns(x *routetable.Route) string {
 func readRows(body any) ([]*routetable.Route, error) {
 	m, _ := body.(map[string]any)
 	names, results := plainList(m["attributeNames"]), plainList(m["results"])
+	columns := make([]string, len(names)) // empty for an attribute that is no column
+	for i, name := range names {
+		columns[i], _ = admin.ColumnName(fmt.Sprint(name))
+	}
 	rows := make([]*routetable.Route, 0, len(results))
 	for _, one := range results {
 		values := plainList(one)
@@ -135,8 +139,8 @@ func readRows(body any) ([]*routetable.Route, error) {
 			return nil, unreachable("the answer to QUERY is not understood: %d values for %d attributes", len(values), len(names))
 		}
 		op := routetable.Op{Route: routetable.NewRoute("", "")}
-		for i, name := range names {
-			if err := readColumn(&op, fmt.Sprint(name), values[i]); err != nil {
+		for i, column := range columns {
+			if err := readColumn(&op, column, values[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -145,13 +149,15 @@ func readRows(body any) ([]*routetable.Route, error) {
 	return rows, nil
 }
 
-// readColumn sets what one attribute of a route says.
-func readColumn(op *routetable.Op, attribute string, v any) error {
-	column, ok := admin.ColumnName(attribute)
-	if !ok || v == nil {
+// readColumn sets what one attribute of a route says of a column.
+func readColumn(op *routetable.Op, column string, v any) error {
+	if column == "" || v == nil {
 		return nil
 	}
-	text := fmt.Sprint(v)
+	text, ok := v.(string)
+	if !ok {
+		text = fmt.Sprint(plain(v))
+	}
 	switch column {
 	case "pattern":
 		op.Route.Pattern = text
@@ -160,8 +166,8 @@ func readColumn(op *routetable.Op, attribute string, v any) error {
 	case "origin":
 		op.Route.Origin = text
 	default:
-		if text == "" || column == "weight" && text == "0" {
-			return nil
+		if text == "" || v == false || column == "weight" && text == "0" {
+			return nil // the default
 		}
 		if err := routetable.SetColumn(op, column, text); err != nil {
 			return unreachable("the answer to QUERY is not understood: %v", err)
@@ -170,7 +176,11 @@ func readColumn(op *routetable.Op, attribute string, v any) error {
 	return nil
 }
 
+// plainList reads a list; go-amqp gives lists as they are, and arrays as Go slices.
 func plainList(v any) []any {
+	if list, ok := v.([]any); ok {
+		return list
+	}
 	list, _ := plain(v).([]any)
 	return list
 }

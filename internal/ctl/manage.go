@@ -13,6 +13,7 @@ import (
 // caller makes AMQP Management calls. The fake of the tests is another one.
 type caller interface {
 	call(ctx context.Context, q call) (reply, error)
+	replyTo() string // where the answers go
 	close()
 }
 
@@ -60,7 +61,8 @@ func openManager(ctx context.Context, at endpoint) (*manager, error) {
 	return m, nil
 }
 
-func (m *manager) close() { m.conn.Close() }
+func (m *manager) close()          { m.conn.Close() }
+func (m *manager) replyTo() string { return m.receiver.Address() }
 
 // failed turns the failure of a link or connection into words: the door is closed to us (1), or gone (3).
 func (m *manager) failed(err error) error {
@@ -98,7 +100,7 @@ func (m *manager) call(ctx context.Context, q call) (reply, error) {
 	defer cancel()
 	m.next++
 	id := m.next
-	if err := m.sender.Send(ctx, q.message(id, m.receiver.Address()), nil); err != nil {
+	if err := m.sender.Send(ctx, q.message(id, m.replyTo()), nil); err != nil {
 		return reply{}, m.failed(err)
 	}
 	for {

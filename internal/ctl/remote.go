@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -182,10 +183,21 @@ func (t *remote) explain(ctx context.Context, q question) (explanation, error) {
 	return readExplanation(a.body)
 }
 
-// rows pages over one snapshot with QUERY.
+// rowAttributes are the attributes of a route that list shows.
+func rowAttributes() []any {
+	names := []any{"name", "pattern", "address", "origin"}
+	for _, c := range routetable.ColumnNames() {
+		names = append(names, admin.AttributeName(c))
+	}
+	return names
+}
+
+// rows pages over one snapshot with QUERY. The row that brings the answers to this very call is left out.
 func (t *remote) rows(ctx context.Context, f filter) ([]*routetable.Route, error) {
 	var rows []*routetable.Route
+	own, _ := routetable.QuotePattern(t.caller.replyTo())
 	q := call{operation: "QUERY", name: "self", kind: "org.amqp.management", properties: map[string]any{"entityType": "route", "count": int32(pageRows)}}
+	q.body = map[string]any{"attributeNames": rowAttributes()}
 	for offset := 0; ; {
 		q.properties["offset"] = int32(offset)
 		a, err := t.do(ctx, q)
@@ -198,7 +210,7 @@ func (t *remote) rows(ctx context.Context, f filter) ([]*routetable.Route, error
 		}
 		offset += len(page)
 		for _, x := range page {
-			if f.takes(x) {
+			if f.takes(x) && (own == "" || x.Pattern != own) {
 				rows = append(rows, x)
 			}
 		}

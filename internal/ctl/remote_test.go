@@ -22,7 +22,8 @@ type doorCaller struct {
 	log  []string // operations called
 }
 
-func (d *doorCaller) close() {}
+func (d *doorCaller) close()          {}
+func (d *doorCaller) replyTo() string { return "back" }
 
 func (d *doorCaller) call(_ context.Context, q call) (reply, error) {
 	d.next++
@@ -180,3 +181,4 @@ type failing struct{ err error }
 
 func (f failing) call(context.Context, call) (reply, error) { return reply{}, f.err }
 func (failing) close()                                      {}
+func (failing) replyTo() string                             { return "" }
