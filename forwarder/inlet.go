@@ -79,7 +79,7 @@ func (c *conn) Opened() {
 		c.dialled.opened(c)
 		return
 	}
-	c.caller, c.grants = c.n.admit(c)
+	c.n.admit(c)
 }
 
 // Attached answers a link of the peer's, or takes its answer to one of ours.

@@ -147,19 +147,20 @@ func (n *Node) Listen(address string) (net.Addr, error) {
 }
 
 func (n *Node) newConn(nc net.Conn) *amqp.Conn {
+	owner := &conn{n: n, id: n.nextID.Add(1)}
 	cfg := n.engineConfig()
 	cfg.Mechanisms = append(cfg.Mechanisms, amqp.Anonymous())
-	if n.options.Verify != nil {
-		cfg.Mechanisms = append(cfg.Mechanisms, amqp.Plain(func(user, password string) bool {
-			_, ok := n.options.Verify(user, password)
+	if verify := n.options.Verify; verify != nil {
+		cfg.Mechanisms = append(cfg.Mechanisms, amqp.Plain(func(user, password string) (ok bool) {
+			owner.caller.Role, ok = verify(user, password)
 			return ok
 		}))
 	}
-	c := amqp.NewConn(nc, cfg, nil, func(ac *amqp.Conn) amqp.Owner {
-		return &conn{n: n, c: ac, id: n.nextID.Add(1)}
-	})
 	n.count.connections.Add(1)
-	return c
+	return amqp.NewConn(nc, cfg, nil, func(ac *amqp.Conn) amqp.Owner {
+		owner.c = ac
+		return owner
+	})
 }
 
 func (n *Node) connEnded(c *amqp.Conn, err error) {
@@ -181,25 +182,16 @@ func (n *Node) engineConfig() engine.Config {
 	}
 }
 
-// admit says who a client is and what it may name. ANONYMOUS from loopback is admin.
-func (n *Node) admit(c *conn) (admin.Caller, grants) {
-	remote := c.c.RemoteAddr().String()
-	caller := admin.Caller{Remote: remote, User: c.c.Engine.User(), Role: n.options.AnonymousRole}
-	switch {
-	case caller.User != "":
-		caller.Role = n.roleOf(caller.User)
-	case isLoopback(c.c.RemoteAddr()):
-		caller.Role = admin.RoleAdmin
+// admit says who a client is and what it may name. ANONYMOUS from loopback is admin. Called under the lock.
+func (n *Node) admit(c *conn) {
+	c.caller.Remote, c.caller.User = c.c.RemoteAddr().String(), c.c.Engine.User()
+	c.grants = defaultGrants()
+	if c.caller.User == "" {
+		c.caller.Role = n.options.AnonymousRole
+		if isLoopback(c.c.RemoteAddr()) {
+			c.caller.Role = admin.RoleAdmin
+		}
 	}
-	return caller, defaultGrants()
-}
-
-func (n *Node) roleOf(user string) admin.Role {
-	if n.options.Verify == nil {
-		return admin.RoleNone
-	}
-	role, _ := n.options.Verify(user, "")
-	return role
 }
 
 func isLoopback(a net.Addr) bool {

@@ -45,6 +45,9 @@ type lineKey struct {
 // idlePeer is how long a connection to a peer is kept without traffic.
 const idlePeer = 5 * time.Minute
 
+// stableAfter is how long a connection must last for the next try to come at once; one that breaks sooner counts as a failure.
+const stableAfter = 5 * time.Second
+
 // peerFor gives the peer of a hop, one for each endpoint and its credentials.
 func (n *Node) peerFor(hop *routetable.Hop) *peer {
 	key := fmt.Sprintf("%s|%q|%q|%t%t|%s|%d", hop.Scheme, hop.User, hop.Password, hop.HasUser, hop.HasPass, hop.Host, hop.Port)
@@ -105,8 +108,9 @@ func (p *peer) run() {
 	defer p.n.running.Done()
 	pause := time.Duration(0)
 	for {
+		started := time.Now()
 		opened, err := p.connect()
-		if opened {
+		if time.Since(started) > stableAfter {
 			pause = 0
 		}
 		wasDown := p.down.Swap(true)
@@ -117,7 +121,7 @@ func (p *peer) run() {
 			return
 		}
 		level := slog.LevelDebug // said once, until the hop is back
-		if opened || !wasDown {
+		if opened && pause == 0 || !wasDown {
 			level = slog.LevelWarn
 		}
 		p.n.log.Log(p.n.ctx, level, "hop away", "hop", p.endpoint.Text, "reason", reasonOf(err))
