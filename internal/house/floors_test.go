@@ -35,7 +35,7 @@ var house = []string{"internal/house", "internal/house/testsum", "interop"}
 // dependencies tells which packages may use what is not in the standard library, by prefix of the import path.
 var dependencies = map[string][]string{
 	"github.com/gobwas/glob":              {"routetable"},
-	"gopkg.in/yaml.v3":                    {"routetable", "internal/app"},
+	"gopkg.in/yaml.v3":                    {"routetable", "internal/app", "internal/ctl"},
 	"github.com/xdg-go/scram":             {"internal/amqp"},
 	"github.com/gobwas/ws":                {"internal/amqp", "internal/mesh", "internal/relay", "internal/events"},
 	"github.com/nats-io":                  {"internal/nats"},
