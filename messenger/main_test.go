@@ -2,51 +2,15 @@ package messenger_test
 
 import (
 	"context"
-	"os"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/fingerpost/fingerpost/messenger"
 )
 
-// TestMain fails where a goroutine of ours outlives the tests.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if left := leaked(5 * time.Second); left != "" {
-			os.Stderr.WriteString("goroutines left:\n" + left + "\n")
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// leaked gives the stacks of goroutines of ours that are still there after a while.
-func leaked(patience time.Duration) string {
-	over := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		var left []string
-		buf := make([]byte, 1<<20)
-		buf = buf[:runtime.Stack(buf, true)]
-		for _, g := range strings.Split(string(buf), "\n\n") {
-			if strings.Contains(g, "fingerpost/internal/amqp") || strings.Contains(g, "fingerpost/messenger.") {
-				left = append(left, g)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		select {
-		case <-tick.C:
-		case <-over:
-			return strings.Join(left, "\n\n")
-		}
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // within is a context for one step of a test.
 func within(t testing.TB) context.Context {

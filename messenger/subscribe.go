@@ -52,9 +52,9 @@ type subLink struct {
 	source string
 
 	// Guarded by the endpoint's lock.
-	l         *engine.Link // nil while away
-	known bool         // it was attached once
-	address   string       // as granted
+	l       *engine.Link // nil while away
+	known   bool         // it was attached once
+	address string       // as granted
 }
 
 // Subscribe receives from an address, which is routed like that of a put: from all the hops that the table picks. It waits until every

@@ -1,0 +1,202 @@
+package messenger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/fingerpost/fingerpost/messenger"
+)
+
+// A sender writes to a name; the table says where that is today.
+func ExampleMessenger_Put() {
+	ctx := context.Background()
+	receiver, err := messenger.New(messenger.Options{Name: "receiver"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer receiver.Close(ctx)
+	ln, err := receiver.Listen(ctx, "amqp://~127.0.0.1:0", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	sender, err := messenger.New(messenger.Options{Name: "sender"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sender.Close(ctx)
+	sender.Routes().Add("COLOSSUS", "amqp://"+ln.Addr().String())
+
+	tracker, err := sender.Put(ctx, &messenger.Message{Address: "COLOSSUS", Body: []byte("hello")})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	d, err := receiver.Get(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("to %s: %s\n", d.Message.Address, d.Message.Body)
+	d.Accept()
+
+	outcome, err := tracker.Wait(ctx)
+	fmt.Println(outcome.State, err)
+	// Output:
+	// to COLOSSUS: hello
+	// accepted <nil>
+}
+
+// Two rows for one name: a copy goes to each, and the tracker tells of both.
+func ExampleTracker_Copies() {
+	ctx := context.Background()
+	sender, _ := messenger.New(messenger.Options{})
+	defer sender.Close(ctx)
+	answers := []func(*messenger.Delivery) error{
+		(*messenger.Delivery).Accept,
+		func(d *messenger.Delivery) error { return d.Reject(errors.New("out of paper")) },
+	}
+	for _, answer := range answers {
+		receiver, _ := messenger.New(messenger.Options{})
+		defer receiver.Close(ctx)
+		ln, err := receiver.Listen(ctx, "amqp://~127.0.0.1:0", nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		sender.Routes().Add("PRINTERS", "amqp://"+ln.Addr().String())
+		go func() {
+			if d, err := receiver.Get(ctx); err == nil {
+				answer(d)
+			}
+		}()
+	}
+
+	tracker, err := sender.Put(ctx, &messenger.Message{Address: "PRINTERS", Body: []byte("page 1")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	outcome, err := tracker.Wait(ctx)
+	var why *messenger.Error
+	fmt.Println(outcome.State, errors.As(err, &why))
+	fmt.Println(why.Condition, "-", why.Description)
+	for _, c := range tracker.Copies() {
+		fmt.Println(c.Outcome.State)
+	}
+	// Output:
+	// rejected true
+	// amqp:precondition-failed - out of paper
+	// accepted
+	// rejected
+}
+
+// Reply-to "~" is an address made for the connection that the request goes by.
+func ExampleDelivery_IsReply() {
+	ctx := context.Background()
+	server, _ := messenger.New(messenger.Options{})
+	defer server.Close(ctx)
+	ln, err := server.Listen(ctx, "amqp://~127.0.0.1:0", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		for {
+			d, err := server.Get(ctx)
+			if err != nil {
+				return
+			}
+			server.Put(ctx, &messenger.Message{
+				Address: d.Message.ReplyTo, CorrelationID: d.Message.MessageID, Body: []byte("fine, thank you"),
+			})
+			d.Accept()
+		}
+	}()
+
+	client, _ := messenger.New(messenger.Options{})
+	defer client.Close(ctx)
+	client.Put(ctx, &messenger.Message{
+		Address: "amqp://" + ln.Addr().String(), ReplyTo: "~", MessageID: "q1", Body: []byte("how are you?"),
+	})
+	d, err := client.Get(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	d.Accept()
+	fmt.Println(d.IsReply(), d.Message.CorrelationID, string(d.Message.Body))
+	// Output: true q1 fine, thank you
+}
+
+// A router passes messages on byte for byte, and answers when it has an answer.
+func ExampleDelivery_Raw() {
+	ctx := context.Background()
+	last, _ := messenger.New(messenger.Options{})
+	defer last.Close(ctx)
+	lastAt, err := last.Listen(ctx, "amqp://~127.0.0.1:0", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	router, _ := messenger.New(messenger.Options{})
+	defer router.Close(ctx)
+	router.Routes().Add("COLOSSUS", "amqp://"+lastAt.Addr().String())
+	routerAt, err := router.Listen(ctx, "amqp://~127.0.0.1:0", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		d, err := router.Get(ctx)
+		if err != nil {
+			return
+		}
+		tracker, err := router.Put(ctx, &messenger.Message{Address: d.Message.Address, Raw: d.Raw()})
+		if err != nil {
+			d.Reject(err)
+			return
+		}
+		if _, err := tracker.Wait(ctx); err != nil {
+			d.Reject(err)
+			return
+		}
+		d.Accept()
+	}()
+
+	sender, _ := messenger.New(messenger.Options{})
+	defer sender.Close(ctx)
+	sender.Routes().Add("*", "amqp://"+routerAt.Addr().String())
+	tracker, err := sender.Put(ctx, &messenger.Message{Address: "COLOSSUS", Subject: "two hops"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	d, err := last.Get(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(d.Message.Address, d.Message.Subject)
+	d.Accept()
+	outcome, _ := tracker.Wait(ctx)
+	fmt.Println(outcome.State)
+	// Output:
+	// COLOSSUS two hops
+	// accepted
+}
+
+// A name in no row, and one that is discarded.
+func ExampleMessenger_Routes() {
+	ctx := context.Background()
+	m, _ := messenger.New(messenger.Options{})
+	defer m.Close(ctx)
+	m.Routes().Add("HAL9000", "null")
+
+	tracker, err := m.Put(ctx, &messenger.Message{Address: "HAL9000"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	outcome, _ := tracker.Wait(ctx)
+	fmt.Println(outcome.State)
+
+	_, err = m.Put(ctx, &messenger.Message{Address: "SKYNET"})
+	fmt.Println(err, errors.Is(err, messenger.ErrNoRoute))
+	// Output:
+	// accepted
+	// no route matches the address: "SKYNET" true
+}
