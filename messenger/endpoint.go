@@ -148,7 +148,7 @@ func (ep *endpoint) run() {
 		connected, err := ep.connect()
 		ep.mu.Lock()
 		ep.down.Store(true)
-		ep.lastErr = err
+		ep.lastErr = public(err)
 		if ep.m.ctx.Err() == nil && err != nil {
 			ep.m.log.Warn("hop away", "hop", ep.text, "error", err)
 		}
@@ -181,6 +181,7 @@ func isFinal(err error) bool {
 
 // refused gives up all that waits. Called under the lock.
 func (ep *endpoint) refused(err error) {
+	err = public(err)
 	for _, ln := range ep.lines {
 		ln.giveUpAll(Outcome{State: Released, Err: err})
 	}

@@ -34,6 +34,9 @@ var (
 	// Options.AllowInsecurePlain.
 	ErrInsecurePlain = errors.New("a password is not sent in clear: use amqps")
 
+	// ErrAuthentication: the peer does not take the hop's user and password.
+	ErrAuthentication = engine.ErrAuthentication
+
 	// ErrSettled: the delivery has its outcome already.
 	ErrSettled = errors.New("the delivery has its outcome already")
 
@@ -83,17 +86,20 @@ func causedBy(sentinel, cause error) error {
 	return fmt.Errorf("%w: %w", sentinel, cause)
 }
 
-// public makes a peer's error of an engine's where there is one.
+// errEnded stands for the reason that a peer did not give.
+var errEnded = errors.New("ended by the peer")
+
+// public gives the peer's error where an error of the engine carries one.
 func public(err error) error {
 	var le *engine.LinkError
 	var ce *engine.ConnectionError
 	switch {
+	case err == nil:
+		return errEnded
 	case errors.As(err, &le):
 		return &Error{Condition: string(le.Condition), Description: le.Text}
 	case errors.As(err, &ce) && ce.Condition != "":
 		return &Error{Condition: string(ce.Condition), Description: ce.Text}
-	case err == nil:
-		return errors.New("link detached by the peer")
 	}
 	return err
 }

@@ -287,7 +287,7 @@ func (ln *line) detached(err error) {
 	refused := connected && (ln.since.IsZero() || !ln.used && time.Since(ln.since) < time.Second)
 	ln.l = nil
 	for _, c := range ln.dropped {
-		ln.finish(c, Outcome{State: Modified, DeliveryFailed: true, Err: causedBy(ErrInDoubt, err)})
+		ln.finish(c, Outcome{State: Modified, DeliveryFailed: true, Err: causedBy(ErrInDoubt, public(err))})
 	}
 	clear(ln.dropped)
 	ln.dropped = ln.dropped[:0]

@@ -20,7 +20,8 @@ import (
 // copy goes by a link whose target is the name in its hop (QUEUE in amqp://host/QUEUE), or by the peer's anonymous terminus
 // where there is none. Copies for one hop go in the order of the puts. One that cannot be sent waits for the connection, the link
 // and credit until the delivery timeout of its row or of the options, or until its ttl; a link that the peer refuses and credentials
-// that it does not take end the wait at once.
+// that it does not take end the wait at once. What comes back from a peer is not sent again: the tracker says so, and it is the
+// application's to put again.
 //
 // Reply-to "~", or "~/" and anything, goes out as a dynamic address that the peer of each copy grants; replies come by Get.
 //

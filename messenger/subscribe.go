@@ -154,9 +154,9 @@ func (l *subLink) begin() {
 // attach asks the peer for the link. Called under the endpoint's lock.
 func (l *subLink) attach(c *conn) {
 	o := &l.sub.options
-	source := &wire.Source{Address: l.source, HasAddress: true}
+	source, target := &wire.Source{Address: l.source, HasAddress: true}, &wire.Target{Address: l.source, HasAddress: true}
 	if o.Dynamic || l.source == "#" {
-		source.Address, source.HasAddress, source.Dynamic = "", false, true
+		source, target = &wire.Source{Dynamic: true}, &wire.Target{}
 	}
 	switch {
 	case o.Move:
@@ -169,7 +169,7 @@ func (l *subLink) attach(c *conn) {
 	}
 	in := &inlink{c: c, prefetch: o.Prefetch, sub: l}
 	el, err := c.attach(engine.AttachOptions{
-		Role: engine.RoleReceiver, Source: source, Target: &wire.Target{Address: l.source, HasAddress: true},
+		Role: engine.RoleReceiver, Source: source, Target: target,
 		SenderMode: engine.SenderMixed, ReceiverMode: engine.ReceiverFirst,
 		Credit: uint32(o.Prefetch), Context: in,
 	})

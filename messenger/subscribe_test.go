@@ -240,7 +240,7 @@ func TestCredentials(t *testing.T) {
 	start := time.Now()
 	tr := put(t, alice, &messenger.Message{Address: "amqp://user:wrong@" + b.addr() + "/q"})
 	o, err := wait(t, tr)
-	if o.State != messenger.Released || err == nil || time.Since(start) > 10*time.Second {
+	if o.State != messenger.Released || !errors.Is(err, messenger.ErrAuthentication) || time.Since(start) > 10*time.Second {
 		t.Errorf("a wrong password: %v %v", o.State, err)
 	}
 	if got := tr.Copies()[0].Hop; got != "amqp://***@"+b.addr()+"/q" {

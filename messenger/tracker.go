@@ -38,7 +38,7 @@ type Outcome struct {
 
 	// Err is why: nil for accepted, settled and pending. It wraps one of the errors of this package: [*Error] (rejected, with the
 	// peer's condition; link refused), [ErrReleased], [ErrModified], [ErrNotSent], [ErrInDoubt], [ErrClosed],
-	// [ErrInsecurePlain], [ErrNoRoute]; and a [*HopError] says where. That of a fan-out joins those of its copies.
+	// [ErrInsecurePlain], [ErrAuthentication], [ErrNoRoute]; and a [*HopError] says where. That of a fan-out joins those of its copies.
 	Err error
 
 	DeliveryFailed    bool           // modified
