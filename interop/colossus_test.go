@@ -93,17 +93,20 @@ func TestColossusByteForByte(t *testing.T) {
 	attached := newRawReceiver(t, router.addr, "COLOSSUS", 100)
 	s := newRawSender(t, sender.addr, nil)
 	for n, message := range oddMessages("COLOSSUS") {
-		if o := s.deliver(t, message.bytes); o.state != "accepted" || !o.settled {
-			t.Errorf("%s: outcome: got %v, settled %v, want accepted and settled", message.name, o, o.settled)
-			continue
+		id, err := s.send(message.bytes, false)
+		if err != nil {
+			t.Fatalf("%s: %v", message.name, err)
 		}
-		sameMessage(t, message.name+", first arm", message.bytes, first.wait(t, n+1)[n].payload, 2)
-		sameMessage(t, message.name+", second arm", message.bytes, second.wait(t, n+1)[n].payload, 2)
 		d, err := attached.receive(patience)
 		if err != nil {
 			t.Fatalf("%s: attached receiver: %v", message.name, err)
 		}
 		sameMessage(t, message.name+", attached receiver", message.bytes, d.payload, 1)
+		if o, err := s.outcome(id); err != nil || o.state != "accepted" || !o.settled {
+			t.Fatalf("%s: outcome: got %v, settled %v, %v; want accepted and settled", message.name, o, o.settled, err)
+		}
+		sameMessage(t, message.name+", first arm", message.bytes, first.wait(t, n+1)[n].payload, 2)
+		sameMessage(t, message.name+", second arm", message.bytes, second.wait(t, n+1)[n].payload, 2)
 	}
 	for _, d := range second.all() {
 		if d.target != "named" && d.target != "COLOSSUS" {

@@ -57,6 +57,7 @@ func prepare(dir string) (err error) {
 		return fmt.Errorf("%s: proton: %w: %s: make parts installs it", pythonProgram, err, out)
 	}
 	os.Setenv("PYTHONDONTWRITEBYTECODE", "1")
+	os.Setenv("GORACE", "halt_on_error=1 exitcode=66 atexit_sleep_ms=0") // a race ends the program that has it
 	build := exec.Command("go", "build", "-race", "-o", dir+"/", "./cmd/router", "./cmd/routectl")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {

@@ -65,7 +65,6 @@ func start(t testing.TB, name, program string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, cmd: exec.Command(program, args...), lines: make(chan string, 1024), log: &tail{}, ended: make(chan struct{})}
 	p.cmd.Dir = clients
-	p.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	p.cmd.Stderr = p.log
 	p.cmd.WaitDelay = time.Second
 	var err error
@@ -258,3 +257,5 @@ func rows(patternsAndAddresses ...string) string {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func decodeEvent(line string, e *event) bool { return json.Unmarshal([]byte(line), e) == nil }

@@ -12,6 +12,7 @@ type rawSender struct {
 	c        *rawConn
 	channel  uint16
 	handle   uint32
+	theirs   uint64 // the peer's handle of the link
 	next     uint32 // delivery id
 	sent     uint32 // transfers in the session
 	count    uint32 // delivery count of the link
@@ -74,6 +75,7 @@ func attachRaw(t testing.TB, c *rawConn, channel uint16, handle uint32, to []byt
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.theirs = f.number(1)
 	if f.at(6) == nil {
 		f, err := c.await(detach)
 		t.Fatalf("the link was refused: %v %v", f, err)
@@ -94,7 +96,7 @@ func (s *rawSender) pump(wait time.Duration) error {
 			next = uint32(f.number(0))
 		}
 		s.window = next + uint32(f.number(1)) - s.sent
-		if f.at(4) != nil && uint32(f.number(4)) == s.handle {
+		if f.at(4) != nil && f.number(4) == s.theirs {
 			s.credit = uint32(f.number(5)) + uint32(f.number(6)) - s.count
 		}
 	case disposition:
@@ -113,7 +115,9 @@ func (s *rawSender) pump(wait time.Duration) error {
 			}
 		}
 	case detach:
-		s.detached = f
+		if f.number(0) == s.theirs {
+			s.detached = f
+		}
 	case end, closing:
 		return fmt.Errorf("the peer ended it: %v", f)
 	}
@@ -214,7 +218,7 @@ func newRawReceiver(t testing.TB, addr, from string, credit uint32, capabilities
 	if len(capabilities) > 0 {
 		src = append(src, null, null, null, null, null, null, null, null, null, sym(capabilities[0]))
 	}
-	c.write(0, composite(attach, str("raw-receiver"), uint32v(0), boolean(true), ubyte(0), ubyte(0), composite(source, src...), composite(target, str("raw"))))
+	c.write(0, composite(attach, str("raw-receiver"), uint32v(0), boolean(true), ubyte(2), ubyte(0), composite(source, src...), composite(target, str("raw"))))
 	f, err := c.await(attach)
 	if err != nil {
 		t.Fatal(err)

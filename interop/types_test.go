@@ -45,7 +45,7 @@ var values = map[string][]byte{
 	"array of true":         {0xe0, 2, 3, 0x41},
 	"array of list0":        {0xe0, 2, 2, 0x45},
 	"array of list":         {0xe0, 6, 2, 0xc0, 1, 0, 1, 0},
-	"array of array":        {0xe0, 9, 1, 0xf0, 0, 0, 0, 5, 0, 0, 0, 0},
+	"array of array":        {0xe0, 11, 1, 0xf0, 0, 0, 0, 5, 0, 0, 0, 0, 0x40},
 	"array of described":    {0xe0, 6, 1, 0x00, 0x53, 9, 0x50, 1},
 	"array of char":         {0xe0, 6, 1, 0x73, 0, 0, 0, 'x'},
 	"array with no element": {0xe0, 2, 0, 0x70},
@@ -123,15 +123,19 @@ func TestEveryTypePasses(t *testing.T) {
 	attached := newRawReceiver(t, r.addr, "TYPES", 1000)
 	s := newRawSender(t, r.addr, []byte("TYPES"))
 	for n, m := range oddMessages("TYPES") {
-		if o := s.deliver(t, m.bytes); o.state != "accepted" {
-			t.Fatalf("%s: got %v, want accepted", m.name, o)
+		id, err := s.send(m.bytes, false)
+		if err != nil {
+			t.Fatalf("%s: %v", m.name, err)
 		}
-		sameMessage(t, m.name+", dialled hop", m.bytes, hop.wait(t, n+1)[n].payload, 1)
 		d, err := attached.receive(patience)
 		if err != nil {
 			t.Fatalf("%s: attached receiver: %v", m.name, err)
 		}
 		sameMessage(t, m.name+", attached receiver", m.bytes, d.payload, 0)
+		if o, err := s.outcome(id); err != nil || o.state != "accepted" {
+			t.Fatalf("%s: got %v, %v, want accepted", m.name, o, err)
+		}
+		sameMessage(t, m.name+", dialled hop", m.bytes, hop.wait(t, n+1)[n].payload, 1)
 	}
 }
 

@@ -11,14 +11,13 @@ container.sasl_server_mechanisms.enable_anonymous();
 container.on('connection_open', (context) => emit('connection', { container: context.connection.container_id }));
 container.on('receiver_open', (context) => {
     const r = context.receiver;
-    r.set_source(r.remote.attach.source);
-    r.set_target(r.remote.attach.target);
+    const target = r.remote.attach.target;
+    r.set_target(target && target.address ? { address: target.address } : {});
     r.add_credit(f.window);
-    emit('attached', { link: r.name, address: r.remote.attach.target ? r.remote.attach.target.address : null });
+    emit('attached', { link: r.name, address: target && target.address || null });
 });
 container.on('sender_open', (context) => {
-    context.sender.set_source(context.sender.remote.attach.source);
-    context.sender.set_target(context.sender.remote.attach.target);
+    context.sender.set_source({ address: context.sender.remote.attach.source.address });
 });
 container.on('message', (context) => {
     const d = context.delivery, m = context.message;
