@@ -29,7 +29,7 @@ func recvCommand(r *run) *cobra.Command {
 		Use:   "recv ADDRESS",
 		Short: "receive messages, accept them and print their bodies",
 		Long: `Recv attaches a receiver to ADDRESS, accepts what comes and prints the bodies, one a line; "-o json" prints the
-whole message. Exit status 1 says that the timeout ended with fewer than --count messages.`,
+whole message. An ADDRESS such as "amqp://~127.0.0.1:7001" listens there instead, for routers to dial. Exit status 1 says that the timeout ended with fewer than --count messages.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
 			o.address = argv[0]
@@ -45,6 +45,9 @@ whole message. Exit status 1 says that the timeout ended with fewer than --count
 }
 
 func (r *run) recv(ctx context.Context, o recvOptions) error {
+	if listens(o.address) {
+		return r.recvListening(ctx, o)
+	}
 	at, err := r.endpoint()
 	if err != nil {
 		return err
