@@ -91,7 +91,7 @@ func ExampleTracker_Copies() {
 }
 
 // Reply-to "~" is an address made for the connection that the request goes by.
-func ExampleDelivery_IsReply() {
+func ExampleDelivery_Reply() {
 	ctx := context.Background()
 	server, _ := messenger.New(messenger.Options{})
 	defer server.Close(ctx)
@@ -105,9 +105,7 @@ func ExampleDelivery_IsReply() {
 			if err != nil {
 				return
 			}
-			server.Put(ctx, &messenger.Message{
-				Address: d.Message.ReplyTo, CorrelationID: d.Message.MessageID, Body: []byte("fine, thank you"),
-			})
+			d.Reply(ctx, &messenger.Message{Body: []byte("fine, thank you")})
 			d.Accept()
 		}
 	}()

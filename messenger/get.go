@@ -24,6 +24,10 @@ type Delivery struct {
 	target   string
 	isReply  bool
 
+	// Set by Get, for Reply, whatever the application does with Message.
+	replyTo     string
+	correlation any
+
 	// Guarded by the lock of the link's connection.
 	in      *engine.InDelivery // nil when there is nothing to settle any more
 	settled bool               // no outcome is wanted
@@ -157,6 +161,10 @@ func (m *Messenger) Get(ctx context.Context) (*Delivery, error) {
 			continue
 		}
 		d.Message.Settled = d.Settled()
+		d.replyTo, d.correlation = d.Message.ReplyTo, d.Message.CorrelationID
+		if d.correlation == nil {
+			d.correlation = d.Message.MessageID
+		}
 		return d, nil
 	}
 }

@@ -27,6 +27,11 @@ import (
 //
 // An error says that nothing was sent, but for the copies of optional rows where it is ErrNoRoute.
 func (m *Messenger) Put(ctx context.Context, msg *Message) (*Tracker, error) {
+	return m.put(ctx, msg, nil)
+}
+
+// put is Put, with where a message goes that no row matches.
+func (m *Messenger) put(ctx context.Context, msg *Message, otherwise *way) (*Tracker, error) {
 	now := time.Now()
 	e, err := msg.encode(now)
 	if err != nil {
@@ -36,6 +41,9 @@ func (m *Messenger) Put(ctx context.Context, msg *Message) (*Tracker, error) {
 		return nil, err
 	}
 	ways, err := m.route(msg.Address, e.property)
+	if err != nil && otherwise != nil {
+		ways, err = append(ways, *otherwise), nil
+	}
 	counted := 0
 	for i := range ways {
 		if !ways[i].optional {

@@ -1,7 +1,9 @@
 package messenger
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
@@ -15,6 +17,29 @@ import (
 
 // errNoReply says that the peer gave no address.
 var errNoReply = errors.New("the peer granted a dynamic source without an address")
+
+// Reply puts a message to the reply-to of the one that came, with its correlation-id, or else its message-id, as correlation-id
+// where msg has none. msg.Address does not count, and msg is not changed.
+//
+// The address is looked up like any other. Where no row matches it, the reply goes back to the peer that the request came from by a
+// subscription: its reply-to is an address that the peer knows. A request without a reply-to is [ErrNoRoute].
+func (d *Delivery) Reply(ctx context.Context, msg *Message) (*Tracker, error) {
+	reply := *msg
+	if reply.Address = d.replyTo; d.replyTo == "" {
+		return nil, fmt.Errorf("reply: %w: the request has no reply-to", ErrNoRoute)
+	}
+	if reply.CorrelationID == nil {
+		reply.CorrelationID = d.correlation
+	}
+	var back *way
+	if ep := d.link.c.ep; ep != nil {
+		hop := ep.hop
+		hop.Name, hop.HasName = "", false
+		hop.Text, hop.Key = ep.text, ep.text
+		back = &way{hop: &hop, text: ep.text}
+	}
+	return d.link.c.m.put(ctx, &reply, back)
+}
 
 // replyAddress gives the address that "~" stands for on this connection; ok is false while the peer is asked for it, and the lines
 // are looked at again when it has answered. Called under the lock.

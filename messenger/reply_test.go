@@ -122,3 +122,29 @@ func TestListenersServeDynamicSourcesOnly(t *testing.T) {
 		t.Error("it came by another")
 	}
 }
+
+func TestAReplyGoesBackToTheBrokerThatTheRequestCameFrom(t *testing.T) {
+	b := newBroker(t, "", "")
+	url := "amqp://" + b.addr()
+	alice, bob := newMessenger(t, messenger.Options{}), newMessenger(t, messenger.Options{})
+	_, err := bob.Subscribe(within(t), url+"/SERVICE", nil)
+	must(t, err)
+	put(t, alice, &messenger.Message{Address: url + "/SERVICE", ReplyTo: "~", MessageID: "1", CorrelationID: "c"})
+	request := get(t, bob)
+	answer := &messenger.Message{Address: "ELSEWHERE", Body: []byte("x")}
+	tr, err := request.Reply(within(t), answer)
+	must(t, err)
+	if answer.Address != "ELSEWHERE" || answer.CorrelationID != nil {
+		t.Errorf("reply changed the message: %+v", answer)
+	}
+	if o, err := wait(t, tr); o.State != messenger.Accepted {
+		t.Error(err)
+	}
+	if d := get(t, alice); !d.IsReply() || d.Message.CorrelationID != "c" {
+		t.Errorf("reply %v, correlation %v", d.IsReply(), d.Message.CorrelationID)
+	}
+	put(t, alice, &messenger.Message{Address: url + "/SERVICE"})
+	if _, err := get(t, bob).Reply(within(t), answer); !errors.Is(err, messenger.ErrNoRoute) {
+		t.Errorf("reply without a reply-to: %v, want ErrNoRoute", err)
+	}
+}
