@@ -27,6 +27,7 @@ type broker struct {
 	refuse  map[string]*engine.LinkError
 	dynamic int
 	conns   map[*brokerConn]struct{}
+	crossed bool // a message went from one connection to another
 }
 
 type brokerQueue struct {
@@ -174,6 +175,7 @@ func (c *brokerConn) Transfer(d *engine.InDelivery, payload []byte, last bool) {
 	}
 	q := c.b.queue(name)
 	q.waiting = append(q.waiting, raw)
+	c.b.crossed = true
 	q.pump()
 	d.Link().Grant(100)
 	if !d.Settled {
@@ -190,4 +192,24 @@ func (c *brokerConn) InDropped(*engine.InDelivery)                        {}
 func (c *brokerConn) OutDropped(*engine.OutDelivery, bool)                {}
 func (c *brokerConn) AfterInput()                                         {}
 func (c *brokerConn) BeforeFlush()                                        {}
-func (c *brokerConn) TakeWork() amqp.Work                                 { return nil }
+
+// TakeWork has what was sent by other connections written.
+func (c *brokerConn) TakeWork() amqp.Work {
+	if !c.b.crossed {
+		return nil
+	}
+	c.b.crossed = false
+	var w flush
+	for o := range c.b.conns {
+		w = append(w, o.c)
+	}
+	return w
+}
+
+type flush []*amqp.Conn
+
+func (w flush) Run() {
+	for _, c := range w {
+		c.Do(func() {})
+	}
+}
