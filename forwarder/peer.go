@@ -217,8 +217,15 @@ func (p *peer) closed(c *conn, err error) {
 // attach asks the peer for the line's link, where the peer is there and the link is not. Called under the lock.
 func (ln *line) attach() {
 	c, s := ln.dialled.c, ln.dialled.s
-	if c == nil || ln.l != nil || ln.attachAt > now() {
+	if c == nil || ln.l != nil || ln.attachAt > now() || !c.c.Engine.IsOpen() {
 		return
+	}
+	if s.Ended() { // by the peer; the connection goes on
+		var err error
+		if s, err = c.c.Engine.Begin(); err != nil {
+			return
+		}
+		ln.dialled.s = s
 	}
 	ln.c = c
 	target := &wire.Target{Address: ln.target, HasAddress: !ln.noName}

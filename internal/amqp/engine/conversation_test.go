@@ -89,14 +89,28 @@ func TestLargeMessageThroughSmallWindows(t *testing.T) {
 
 func TestDrainGivesCreditBack(t *testing.T) {
 	p := newPair(t, engine.Config{}, engine.Config{})
-	var server *engine.Link
-	p.server.onLink = func(l *engine.Link) { server = l; acceptAll(10)(l) }
-	on := p.server.onLink
-	l := p.sender(t, 10)
-	p.server.onLink = on
-	_ = server
-	if l.Credit() != 10 {
-		t.Fatalf("credit %d", l.Credit())
+	var server, client *engine.Link
+	p.server.onLink = func(l *engine.Link) { server = l; acceptAll(0)(l) }
+	p.mustRun(t)
+	s, _ := p.client.conn.Begin()
+	client, err := s.Attach(engine.AttachOptions{Name: "r", Role: engine.RoleReceiver, Source: &wire.Source{}, Target: &wire.Target{}, Credit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun(t)
+	drained := false
+	p.client.onFlow = func(l *engine.Link) { drained = l.Credit() == 0 }
+	var d engine.OutDelivery
+	server.Send(&d, true, 0, nil, []byte("one"))
+	client.Drain()
+	p.mustRun(t)
+	if !drained || len(p.client.got) != 1 || server.Credit() != 0 {
+		t.Fatalf("drained %v, %d messages, credit left %d", drained, len(p.client.got), server.Credit())
+	}
+	client.Grant(3)
+	p.mustRun(t)
+	if server.Credit() != 3 {
+		t.Fatalf("credit after the drain: %d", server.Credit())
 	}
 }
 
@@ -207,4 +221,35 @@ func benchmarkEngine(b *testing.B, settled bool) {
 		server.Grant(1000)
 		swap(p.server.conn, p.client.conn, 1)
 	}
+}
+
+// A session that the peer ends takes its links with it, and another can be begun.
+func TestAnEndedSessionIsReplaced(t *testing.T) {
+	p := newPair(t, engine.Config{}, engine.Config{})
+	var server *engine.Link
+	l := p.sender(t, 10)
+	p.server.onLink = func(l *engine.Link) { server = l; acceptAll(10)(l) }
+	s, err := p.client.conn.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Attach(engine.AttachOptions{Name: "second", Role: engine.RoleSender, Source: &wire.Source{}, Target: &wire.Target{}}); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun(t)
+	server.Session().End(&engine.SessionError{Condition: wire.CondResourceLimitExceeded})
+	p.mustRun(t)
+	if !s.Ended() || l.Gone() {
+		t.Fatalf("ended %v, link of the other session gone %v", s.Ended(), l.Gone())
+	}
+	if _, err := s.Attach(engine.AttachOptions{Name: "third", Role: engine.RoleSender}); err == nil {
+		t.Fatal("a link was attached to a session that has ended")
+	}
+	if s, err = p.client.conn.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Attach(engine.AttachOptions{Name: "second", Role: engine.RoleSender, Source: &wire.Source{}, Target: &wire.Target{}}); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun(t)
 }

@@ -185,6 +185,9 @@ func (c *Conn) handleBegin(ch uint16, body []byte) error {
 	return nil
 }
 
+// Ended tells that one end has ended the session: nothing can be attached any more.
+func (s *Session) Ended() bool { return s.ended }
+
 // End ends the session; err (which may be nil) goes to the peer.
 func (s *Session) End(err *SessionError) {
 	if s.ended {
@@ -217,8 +220,8 @@ func (c *Conn) handleEnd(ch uint16, body []byte) error {
 		if e.Error != nil {
 			why = &LinkError{Condition: e.Error.Condition, Text: e.Error.Description, Remote: true}
 		}
-		s.drop(why)
 		s.ended = true
+		s.drop(why)
 		end := wire.End{}
 		c.sendPerformative(s.local, end.Append)
 	}
