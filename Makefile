@@ -13,7 +13,7 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 export PYTHON
 
 # go test, with the summary line "N passed, M failed" at the end.
-SUMMED = go run ./internal/house/testsum -- go test -json -race -vet=off -count=1
+SUMMED = go build -o bin/testsum ./internal/house/testsum && bin/testsum -- go test -json -race -vet=off -count=1
 
 .PHONY: build test interop soak bench fuzz lint parts
 

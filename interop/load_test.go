@@ -28,16 +28,24 @@ type flight struct {
 }
 
 // While messages flow, the table changes under them. Every message is accepted, and has reached exactly the places of one
-// table that was in force while it passed: none lost, none twice, none to half a table.
+// table that was in force while it passed: none lost, none twice, none to half a table, none out of order.
 func TestTheTableChangesUnderLoad(t *testing.T) {
+	changeUnderLoad(t, startRouter(t, "busy", ""), "COLOSSUS", changesUnderLoad, messagesUnderLoad)
+}
+
+// changeUnderLoad makes changes to the rows of a name while messages flow to it.
+func changeUnderLoad(t *testing.T, r *router, name string, changes, messages int) {
+	t.Helper()
 	const hops = 5
 	var places [hops]*rawServer
 	for i := range places {
 		places[i] = listenRaw(t, nil)
 	}
-	r := startRouter(t, "busy", rows("COLOSSUS", places[0].url(""), "COLOSSUS", places[1].url("")))
-	flow := startFlow(newRawSender(t, r.addr, []byte("COLOSSUS")), messagesUnderLoad)
-	versions := changeTable(t, r, places[:])
+	for _, p := range places[:2] {
+		r.ctl(t, "add", name, p.url(""))
+	}
+	flow := startFlow(newRawSender(t, r.addr, []byte(name)), name, messages)
+	versions := changeTable(t, r, name, places[:], changes)
 	flights, err := flow.finish()
 	if err != nil {
 		t.Fatal(err)
@@ -45,11 +53,16 @@ func TestTheTableChangesUnderLoad(t *testing.T) {
 
 	reached := make([]uint32, len(flights))
 	for i, p := range places {
+		last := -1
 		for _, d := range p.all() {
-			n := binary.BigEndian.Uint64(d.payload[len(d.payload)-8:])
-			if n >= uint64(len(reached)) {
+			n := numberOf(d)
+			if n >= len(reached) {
 				t.Fatalf("place %d got message %d, which was never sent", i, n)
 			}
+			if n < last {
+				t.Errorf("place %d got message %d after %d", i, n, last)
+			}
+			last = n
 			if reached[n]&(1<<i) != 0 {
 				t.Errorf("place %d got message %d twice", i, n)
 			}
@@ -71,11 +84,14 @@ func TestTheTableChangesUnderLoad(t *testing.T) {
 	if wrong > 10 {
 		t.Errorf("and %d more of %d", wrong-10, len(flights))
 	}
-	if len(used) < changesUnderLoad/4 {
+	if len(used) < changes/4 {
 		t.Errorf("messages met only %d tables of %d: the load did not overlap the changes", len(used), len(versions))
 	}
 	t.Logf("%d messages, %d tables met", len(flights), len(used))
 }
+
+// numberOf is the number of a message of a flow.
+func numberOf(d *rawDelivery) int { return int(binary.BigEndian.Uint64(d.payload[len(d.payload)-8:])) }
 
 // inForce lists the versions that may have been in force while a message passed.
 func inForce(versions []version, f flight) string {
@@ -103,7 +119,7 @@ func versionOf(versions []version, f flight, reached uint32) int {
 }
 
 // changeTable makes the changes, by the rhea management client and routectl in turn.
-func changeTable(t *testing.T, r *router, places []*rawServer) []version {
+func changeTable(t *testing.T, r *router, name string, places []*rawServer, changes int) []version {
 	t.Helper()
 	manage := client(t, rhea, "manage", "--url", r.url())
 	manage.expect("ready")
@@ -112,7 +128,7 @@ func changeTable(t *testing.T, r *router, places []*rawServer) []version {
 	random := rand.New(rand.NewPCG(seed, 0))
 	table := []int{0, 1} // places in table order
 	versions := []version{{what: "at first", hops: bits(table)}}
-	for n := range changesUnderLoad {
+	for n := range changes {
 		verb, place := nextChange(random, table, len(places))
 		switch at := slices.Index(table, place); verb {
 		case "add":
@@ -128,9 +144,9 @@ func changeTable(t *testing.T, r *router, places []*rawServer) []version {
 		v := version{what: fmt.Sprintf("change %d: %s %d", n, verb, place), hops: bits(table), begun: time.Now()}
 		if n%2 == 0 {
 			operation := map[string]string{"add": "ADD", "delete": "DELETE-ROUTE", "replace": "REPLACE"}[verb]
-			ask(t, manage, n, operation, map[string]any{"pattern": "COLOSSUS", "address": places[place].url("")})
+			ask(t, manage, n, operation, map[string]any{"pattern": name, "address": places[place].url("")})
 		} else {
-			r.ctl(t, verb, "COLOSSUS", places[place].url(""))
+			r.ctl(t, verb, name, places[place].url(""))
 		}
 		v.done = time.Now()
 		versions = append(versions, v)
@@ -181,7 +197,7 @@ func ask(t testing.TB, manage *process, id int, operation string, body map[strin
 	return e
 }
 
-// flowing sends messages without a pause, few at a time, from a goroutine of its own.
+// flowing sends messages without a pause, few at a time, from a goroutine of its own. It ends early where sending fails.
 type flowing struct {
 	s    *rawSender
 	stop chan struct{} // closed: stop when there were enough
@@ -194,7 +210,7 @@ type flowing struct {
 
 const flowWindow = 16
 
-func startFlow(s *rawSender, atLeast int) *flowing {
+func startFlow(s *rawSender, to string, atLeast int) *flowing {
 	f := &flowing{s: s, stop: make(chan struct{})}
 	ended := 0
 	s.onOutcome = func(id uint32, o outcome) {
@@ -205,7 +221,7 @@ func startFlow(s *rawSender, atLeast int) *flowing {
 	f.done.Go(func() {
 		pace := time.NewTicker(time.Millisecond)
 		defer pace.Stop()
-		properties := composite(propertiesSection, null, null, str("COLOSSUS"))
+		properties := composite(propertiesSection, null, null, str(to))
 		for f.err == nil && !(len(f.flights) >= atLeast && isDone(f.stop)) {
 			n := uint64(len(f.flights))
 			if perMillisecond > 0 && n%uint64(perMillisecond) == 0 {
