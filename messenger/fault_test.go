@@ -234,7 +234,7 @@ func TestTLSAndLogin(t *testing.T) {
 		t.Errorf("no password: %v %v", o.State, err)
 	}
 
-	carol := newMessenger(t, messenger.Options{DeliveryTimeout: 300 * time.Millisecond})
+	carol := newMessenger(t, messenger.Options{DeliveryTimeout: 2 * time.Second}) // a first try fits in, on a busy machine too
 	var unknown x509.UnknownAuthorityError
 	if o, err := wait(t, put(t, carol, &messenger.Message{Address: "amqps://alice:secret@" + hop})); !errors.As(err, &unknown) {
 		t.Errorf("a certificate that nobody vouches for: %v %v", o.State, err)
