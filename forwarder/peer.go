@@ -263,7 +263,7 @@ func (ln *line) detached(err error) {
 	clear(ln.resend)
 	ln.resend = ln.resend[:0]
 	ln.l = nil
-	if ln.dialled.c != nil && err != nil { // refused, or closed by the peer: try again in a while
+	if err != nil && ln.c.c.Engine.IsOpen() { // refused, or closed by the peer: try again in a while
 		ln.n.log.Warn("link to hop refused or closed", "hop", ln.hop.Text, "error", err)
 		ln.lastErr = err
 	}
