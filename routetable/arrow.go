@@ -31,18 +31,19 @@ func arrowField(s string) string {
 	return s
 }
 
+// arrowPattern is the first field of a line. One that would read as YAML or as a line of another kind is quoted.
+func arrowPattern(s string) string {
+	for _, word := range [...]string{"match:", "routes:", "expect:", "%YAML", "-", "[", "{", "&", "!"} {
+		if strings.HasPrefix(s, word) {
+			return strconv.Quote(s)
+		}
+	}
+	return arrowField(s)
+}
+
 func needsQuotes(s string) bool {
 	if s == "" || strings.Contains(s, arrow) || !utf8.ValidString(s) {
 		return true
-	}
-	// Such a pattern would read as YAML or as a line of another kind.
-	if strings.IndexByte("-[{&!%", s[0]) >= 0 && s != "%" && !strings.HasPrefix(s, "%/") {
-		return true
-	}
-	for _, word := range [...]string{"match:", "routes:", "expect:"} {
-		if strings.HasPrefix(s, word) {
-			return true
-		}
 	}
 	return strings.ContainsFunc(s, func(c rune) bool {
 		return c == ' ' || c == ';' || c == '#' || c == '"' || c == '\'' || c == '`' || c == '\\' || !unicode.IsPrint(c) || c == 0xfeff
@@ -318,7 +319,7 @@ func (f *File) WriteArrow(w io.Writer) error {
 	lines(f.comments.routes)
 	width := 0
 	for i := range f.Routes {
-		if n := utf8.RuneCountInString(arrowField(f.Routes[i].Pattern)); n <= 32 {
+		if n := utf8.RuneCountInString(arrowPattern(f.Routes[i].Pattern)); n <= 32 {
 			width = max(width, n)
 		}
 	}
@@ -344,7 +345,7 @@ func (f *File) WriteArrow(w io.Writer) error {
 
 // arrowText is a row as a line.
 func arrowText(r *Route, width int) string {
-	pattern := arrowField(r.Pattern)
+	pattern := arrowPattern(r.Pattern)
 	if n := width - utf8.RuneCountInString(pattern); n > 0 {
 		pattern += strings.Repeat(" ", n)
 	}

@@ -50,6 +50,14 @@ func (s *Snapshot) LookupInto(dst []Group, addr string, property func(string) (s
 	base := len(dst)
 	var room [16]*node
 	nodes := s.index.match(room[:0], addr)
+	if len(nodes) == 1 && len(nodes[0].groups) == 1 {
+		// Nothing competes: the common case.
+		if g := &nodes[0].groups[0]; g.ready && g.usable && len(g.group.Matches) == 1 {
+			dst = append(dst, g.group)
+			dst[base].Number = 1
+			return dst
+		}
+	}
 	dst, found := s.pass(dst, base, addr, nodes, false, property)
 	if !found {
 		dst, _ = s.pass(dst, base, addr, nodes, true, property)
@@ -240,11 +248,10 @@ func (s *Snapshot) Route(dst []Group, to string, hasTo bool, target string, hasT
 		n++
 	}
 	base := len(dst)
-	// The optional rows of an address that does not count are kept only where no address counts.
-	var rest []Group
-	restOf := ""
+	// The rows of an address that does not count, optional ones or such with a problem, are kept only where no address counts.
+	rest := -1
 	for _, fallback := range [...]bool{false, true} {
-		for _, name := range names[:n] {
+		for i, name := range names[:n] {
 			var room [16]*node
 			nodes := s.index.match(room[:0], name)
 			var found bool
@@ -256,12 +263,16 @@ func (s *Snapshot) Route(dst []Group, to string, hasTo bool, target string, hasT
 			if found {
 				return dst, name, true
 			}
-			if len(dst) > base && len(rest) == 0 {
-				rest, restOf = append(rest, dst[base:]...), name
+			if len(dst) > base && (rest < 0 || i < rest) {
+				rest = i
 			}
 		}
 	}
-	return append(dst[:base], rest...), restOf, false
+	dst = dst[:base]
+	if rest < 0 {
+		return dst, "", false
+	}
+	return s.LookupInto(dst, names[rest], property), names[rest], false
 }
 
 // urlName is the name part of an address that is an amqp URL.

@@ -365,6 +365,7 @@ func (e *edit) replaceAll(op *Op) error {
 		if r.ID == 0 {
 			e.put(d, r)
 		} else {
+			e.moved[r.ID] = true
 			e.restore(d, r)
 		}
 		last = r.ID

@@ -1,6 +1,9 @@
 package routetable
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // MaxDepth is how many names deep a lookup goes.
 const MaxDepth = 8
@@ -15,7 +18,7 @@ type End uint8
 const (
 	EndHop     End = iota // at a hop
 	EndEmpty              // Name leads to no row: unrouted; for topic: accepted, and counted
-	EndTooDeep            // MaxDepth names deep: rejected fingerpost:loop
+	EndTooDeep            // MaxDepth names deep, or at a name that leads back to itself: rejected fingerpost:loop
 	EndProblem            // the row's expansion is a problem: the row counts as not there
 )
 
@@ -65,6 +68,7 @@ type resolver struct {
 	limit    int
 	index    int
 	lookups  int
+	path     [MaxDepth]string // the names on the way to here
 	seen     map[followed]int // at which depth
 }
 
@@ -116,7 +120,7 @@ func (r *resolver) group(g *Group, outer *Candidate, name string, depth int) {
 func (r *resolver) follow(c *Candidate, depth int) {
 	h := c.Hop
 	c.Hop, c.Name = nil, h.LookupName()
-	if depth == MaxDepth {
+	if depth == MaxDepth || slices.Contains(r.path[:depth], c.Name) {
 		c.End = EndTooDeep
 		r.dst = append(r.dst, *c)
 		return
@@ -137,6 +141,7 @@ func (r *resolver) follow(c *Candidate, depth int) {
 		return
 	}
 	name := c.Name
+	r.path[depth] = name
 	for i := range groups {
 		r.group(&groups[i], c, name, depth+1)
 	}
