@@ -24,6 +24,8 @@ const DefaultURL = "amqp://127.0.0.1:5672"
 const (
 	dialTimeout = 10 * time.Second
 	callTimeout = 30 * time.Second
+
+	longCallTimeout = 5 * time.Minute // see call.timeout
 )
 
 // maxReplyBytes bounds one received message: go-amqp has no limit of its own and recurses on its input

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"time"
 
 	"github.com/Azure/go-amqp"
 )
@@ -56,7 +57,7 @@ func openManager(ctx context.Context, at endpoint) (*manager, error) {
 	}
 	if err != nil {
 		conn.Close()
-		return nil, m.failed(err)
+		return nil, m.failed(err, callTimeout)
 	}
 	return m, nil
 }
@@ -65,7 +66,7 @@ func (m *manager) close()          { m.conn.Close() }
 func (m *manager) replyTo() string { return m.receiver.Address() }
 
 // failed turns the failure of a link or connection into words: the door is closed to us (1), or gone (3).
-func (m *manager) failed(err error) error {
+func (m *manager) failed(err error, within time.Duration) error {
 	if errors.Is(err, context.Canceled) {
 		return no("interrupted")
 	}
@@ -79,7 +80,7 @@ func (m *manager) failed(err error) error {
 		return unreachable("%s: %s", m.at.addr, describe(remote))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return unreachable("%s: no answer within %v", m.at.addr, callTimeout)
+		return unreachable("%s: no answer within %v", m.at.addr, within)
 	}
 	return unreachable("%s: connection lost: %s", m.at.addr, oneLine(err.Error()))
 }
@@ -96,26 +97,35 @@ func describe(e *amqp.Error) string {
 
 // call sends one request and waits for its answer. A status of 300 or more is a statusError.
 func (m *manager) call(ctx context.Context, q call) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, q.timeout())
 	defer cancel()
 	m.next++
 	id := m.next
 	if err := m.sender.Send(ctx, q.message(id, m.replyTo()), nil); err != nil {
-		return reply{}, m.failed(err)
+		return reply{}, m.failed(err, q.timeout())
 	}
 	for {
 		msg, err := m.receiver.Receive(ctx, nil)
 		if err != nil {
-			return reply{}, m.failed(err)
+			return reply{}, m.failed(err, q.timeout())
 		}
 		if err := m.receiver.AcceptMessage(ctx, msg); err != nil {
-			return reply{}, m.failed(err)
+			return reply{}, m.failed(err, q.timeout())
 		}
 		if msg.Properties == nil || msg.Properties.CorrelationID != any(id) {
 			continue // the answer to a call that was given up
 		}
 		return readReply(msg)
 	}
+}
+
+// timeout is how long a call may take: a million rows are parsed, checked and loaded by one of them.
+func (q call) timeout() time.Duration {
+	switch q.operation {
+	case "LOAD-COMMIT", "STORE", "APPLY":
+		return longCallTimeout
+	}
+	return callTimeout
 }
 
 // message is the request of a call.
