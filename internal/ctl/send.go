@@ -256,5 +256,8 @@ func linkFailed(at endpoint, what string, err error) error {
 	if _, ok := errors.AsType[*amqp.LinkError](err); ok {
 		return no("%s: %s: the router closed the link without a reason", at.addr, what)
 	}
+	if _, ok := errors.AsType[*amqp.ConnError](err); ok {
+		return unreachable("%s: %s: the router closed the connection", at.addr, what)
+	}
 	return unreachable("%s: %s: %s", at.addr, what, oneLine(err.Error()))
 }
