@@ -220,16 +220,6 @@ func decodeItems(v []byte) ([]any, error) {
 	return items, nil
 }
 
-// get finds a key of a decoded map; keys are compared as text.
-func (p pairs) get(key string) any {
-	for i := 0; i+1 < len(p); i += 2 {
-		if fmt.Sprint(p[i]) == key {
-			return p[i+1]
-		}
-	}
-	return nil
-}
-
 // Sections of a message (AMQP 1.0 part 3, 3.2) as the bytes that were sent.
 type section struct {
 	code uint64
