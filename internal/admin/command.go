@@ -82,11 +82,10 @@ type Apply struct {
 // Subscribe says that messages to Pattern go to Address from now on: an attached receiver, a peer, a component. The
 // row lasts until its Origin is withdrawn.
 type Subscribe struct {
-	Origin    string
-	Pattern   string // a name, taken literally
-	IsPattern bool   // Pattern is a pattern of its space, wildcards and all
-	Address   string
-	Pick      routetable.Pick
+	Origin  string
+	Pattern string // of its space, wildcards and all: a name goes through routetable.QuotePattern first
+	Address string
+	Pick    routetable.Pick
 }
 
 // Withdraw takes away the rows of an origin, or of all origins below a prefix that ends in a slash.
@@ -207,15 +206,7 @@ func (c Subscribe) plan(*routetable.Snapshot) ([]routetable.Op, error) {
 	if !routetable.Learned(c.Origin) {
 		return nil, refuse(StatusBadRequest, "SUBSCRIBE: origin %q is not one of learned rows", c.Origin)
 	}
-	pattern := c.Pattern
-	if !c.IsPattern {
-		quoted, ok := routetable.QuotePattern(c.Pattern)
-		if !ok {
-			return nil, refuse(StatusBadRequest, "SUBSCRIBE: %q cannot be matched as a name", c.Pattern)
-		}
-		pattern = quoted
-	}
-	r := routetable.NewRoute(pattern, c.Address)
+	r := routetable.NewRoute(c.Pattern, c.Address)
 	r.Origin, r.Pick = c.Origin, c.Pick
 	return []routetable.Op{{Verb: routetable.VerbAdd, Route: r, Columns: routetable.ColPick}}, nil
 }

@@ -45,12 +45,8 @@ func TestPlan(t *testing.T) {
 			want: []routetable.Op{{Verb: routetable.VerbDelete, Route: row("A", "amqp://a"), Origin: "peer:B/1"}},
 		},
 		{
-			name: "a subscription is a row of its origin, its name taken literally", cmd: admin.Subscribe{Origin: "link:7", Pattern: "a*b", Address: "link:7", Pick: routetable.PickAny},
+			name: "a subscription is a row of its origin, its pattern as given", cmd: admin.Subscribe{Origin: "link:7", Pattern: `a\*b`, Address: "link:7", Pick: routetable.PickAny},
 			want: []routetable.Op{{Verb: routetable.VerbAdd, Columns: routetable.ColPick, Route: row(`a\*b`, "link:7", link, func(r *routetable.Route) { r.Pick = routetable.PickAny })}},
-		},
-		{
-			name: "a subscription on a pattern", cmd: admin.Subscribe{Origin: "link:7", Pattern: "a*b", IsPattern: true, Address: "link:7"},
-			want: []routetable.Op{{Verb: routetable.VerbAdd, Columns: routetable.ColPick, Route: row("a*b", "link:7", link)}},
 		},
 		{name: "a subscription of the operator is refused", cmd: admin.Subscribe{Origin: "operator", Pattern: "a", Address: "amqp://a"}, err: `SUBSCRIBE: origin "operator" is not one of learned rows`},
 		{name: "a subscription of nobody is refused", cmd: admin.Subscribe{Pattern: "a", Address: "amqp://a"}, err: `SUBSCRIBE: origin "" is not one of learned rows`},
