@@ -67,7 +67,7 @@ func (l *arrowLine) blank() (comment string) {
 		l.at++
 	}
 	if l.at < len(l.text) && l.text[l.at] == '#' && (l.at == 0 || l.text[l.at-1] == ' ' || l.text[l.at-1] == '\t') {
-		comment = l.text[l.at:]
+		comment = clean(l.text[l.at:])
 		l.at = len(l.text)
 	}
 	return comment

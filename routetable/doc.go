@@ -23,12 +23,13 @@
 //
 // Patterns, expansion and the parsing of addresses are those of Apache Qpid Proton's Messenger 0.37, whose observed behaviour is in
 // testdata/messenger. All of its translations hold here under match first, as the result of Explain, and its addresses are taken apart
-// in the same way, but for these differences, which are meant:
+// in the same way, but for these differences, which are meant (refusedHere in messenger_test.go lists the addresses):
 //
 //   - a pattern escapes "*", "%" and "\" by "\"; "${1}" is a group
 //   - a group number that overflows is a group that is not there; Messenger's wraps
 //   - an address is refused where its host or port is empty, its port is no number up to 65535 (so there are no service names), or it
-//     is an IPv6 address without brackets (fe80::1%eth0, ::1)
+//     is an IPv6 address without brackets (fe80::1%eth0, ::1), or its host holds "@", "[" or "]" (u@v@host, which has no
+//     canonical text, and of which v is more likely a user than a host)
 //   - scheme and host fold case: AMQPS is TLS, and 05672 is 5672
 //   - reserved schemes win over host and port: topic:5672 is a name
 //   - a null row discards; Messenger's sends to the last address used

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Limits of the YAML form. The arrow form has none but memory.
@@ -241,14 +243,17 @@ const fromPrefix = "# from "
 // trailing is the comment behind a row.
 func (f *File) trailing(r *Route) string {
 	if r.Origin != "" && r.Origin != OriginOperator {
-		return fromPrefix + strings.ToValidUTF8(strings.Map(noControl, r.Origin), "?")
+		return clean(fromPrefix + r.Origin)
 	}
 	return f.comments.after[keyOf(r)]
 }
 
-func noControl(c rune) rune {
-	if c < ' ' || c == 0x7f {
+// clean makes a comment one that either form can hold on one line.
+func clean(comment string) string {
+	return strings.Map(func(c rune) rune {
+		if c == '\t' || c != utf8.RuneError && c != 0xfeff && unicode.IsPrint(c) {
+			return c
+		}
 		return '?'
-	}
-	return c
+	}, comment)
 }

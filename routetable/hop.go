@@ -30,14 +30,7 @@ func ReservedScheme(name string) (scheme string, ok bool) {
 	if end <= 0 {
 		return "", false
 	}
-	// Most names are in lower case already, and then this allocates nothing.
-	scheme = name[:end]
-	for i := 0; i < end; i++ {
-		if c := scheme[i]; c >= 'A' && c <= 'Z' {
-			scheme = strings.ToLower(scheme)
-			break
-		}
-	}
+	scheme = lower(name[:end])
 	if !reserved[scheme] {
 		return "", false
 	}
@@ -141,7 +134,7 @@ func parseURL(text string) (*parsedHop, error) {
 	h.Scheme = "amqp"
 	slash := strings.IndexByte(text, '/')
 	if slash > 0 && text[slash-1] == ':' && strings.HasPrefix(text[slash:], "//") {
-		h.Scheme = strings.ToLower(text[:slash-1])
+		h.Scheme = lower(text[:slash-1])
 		p.authority = slash + 2
 		slash = strings.IndexByte(text[p.authority:], '/')
 		if slash >= 0 {
@@ -258,7 +251,11 @@ func (p *parsedHop) readHost(text string, at int) (port string, hasPort bool, er
 	if strings.TrimPrefix(host, "~") == "" {
 		return "", false, badAddress(at, "the host is empty", "")
 	}
-	p.Host = strings.ToLower(host)
+	if i := strings.IndexAny(host, "@[]"); i >= 0 {
+		// Such a host has no canonical text that reads as itself, and what is before an "@" is likely a part of the userinfo.
+		return "", false, badAddress(at, "the host holds "+strconv.QuoteRune(rune(host[i])), "an @ in a user name is written %40")
+	}
+	p.Host = lower(host)
 	if strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		p.warning = "the host holds a blank or a control character"
 	}
@@ -317,6 +314,22 @@ func MaskUserinfo(address string) string {
 		return address[:start] + maskText + address[strings.LastIndexByte(address, '@'):]
 	}
 	return address
+}
+
+// lower folds ASCII letters, as names of hosts and schemes are compared; other bytes stay as they are.
+func lower(s string) string {
+	for i := 0; i < len(s); i++ {
+		if s[i] >= 'A' && s[i] <= 'Z' {
+			b := []byte(s)
+			for ; i < len(b); i++ {
+				if b[i] >= 'A' && b[i] <= 'Z' {
+					b[i] |= 0x20
+				}
+			}
+			return string(b)
+		}
+	}
+	return s
 }
 
 func allDigits(s string) bool {

@@ -106,6 +106,8 @@ var refusedHere = map[string]string{
 	"amqp://user:1243^&^:pw@[::1]:amqp/Foo.bar:90087": "a port is a number",
 	"amqp:/host/q":                                    "the port is empty",
 	"::1":                                             "IPv6 without brackets",
+	"u@v@host/q":                                      "an @ in the host",
+	"u:p@v:q@host:5/q":                                "an @ in the host",
 	"host: 5672/q":                                    "a port is a number",
 }
 

@@ -272,7 +272,7 @@ func commentLines(text string) []string {
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "#") || line == "" && len(lines) > 0 {
-			lines = append(lines, line)
+			lines = append(lines, clean(line))
 		}
 	}
 	for len(lines) > 0 && lines[len(lines)-1] == "" {
