@@ -105,7 +105,7 @@ func TestASubscriptionComesBackWithItsPeer(t *testing.T) {
 	d := get(t, alice)
 	b.cut()
 	b.stop()
-	b = newBroker(t, address, "")
+	newBroker(t, address, "")
 	for { // what goes to the old connection before its end is noticed is in doubt
 		o, err := wait(t, put(t, alice, &messenger.Message{Address: "amqp://" + address + "/q", Body: []byte("after")}))
 		if o.State == messenger.Accepted {

@@ -58,7 +58,7 @@ func QuotePattern(name string) (pattern string, ok bool) {
 	case strings.HasPrefix(name, topicPrefix):
 		return name, strings.IndexByte(name, '*') < 0
 	}
-	if strings.IndexAny(name, `*%\`) < 0 {
+	if !strings.ContainsAny(name, `*%\`) {
 		return name, true
 	}
 	var b strings.Builder
@@ -92,7 +92,7 @@ func compilePattern(text string) (*pattern, error) {
 }
 
 func compileMessenger(text string) *pattern {
-	if strings.IndexAny(text, `*%\`) < 0 {
+	if !strings.ContainsAny(text, `*%\`) {
 		return &pattern{text: text, lits: []string{text}}
 	}
 	w := &wild{}

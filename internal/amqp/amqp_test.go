@@ -18,10 +18,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // quiet is an owner that accepts links and does nothing with them.
-type quiet struct{ user chan string }
+type quiet struct{}
 
-func (q quiet) Opened() {}
-func (q quiet) Attached(l *engine.Link) {
+func (quiet) Opened() {}
+func (quiet) Attached(l *engine.Link) {
 	if !l.Local() {
 		l.Accept(l.Remote().Source, l.Remote().Target, 10, engine.AttachOptions{})
 	}

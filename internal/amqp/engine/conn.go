@@ -52,12 +52,11 @@ type Conn struct {
 	flow        wire.Flow
 	tag         [4]byte
 
-	heard, spoke       bool // since the last Tick
-	lastHeard          time.Time
-	lastSpoke          time.Time
-	terminated         bool
-	closeErr           error
-	remoteClosePending error
+	heard, spoke bool // since the last Tick
+	lastHeard    time.Time
+	lastSpoke    time.Time
+	terminated   bool
+	closeErr     error
 }
 
 type linkName struct {

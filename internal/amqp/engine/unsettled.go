@@ -64,13 +64,6 @@ func (w *window[T]) grow(span uint32) {
 	w.ring = ring
 }
 
-func (w *window[T]) get(id uint32) *T {
-	if id-w.base < w.n {
-		return w.ring[id&w.mask()]
-	}
-	return w.old[id]
-}
-
 func (w *window[T]) remove(id uint32) {
 	if id-w.base >= w.n {
 		delete(w.old, id)
