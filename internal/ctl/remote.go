@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -160,7 +161,7 @@ func (t *remote) store(ctx context.Context, all bool) (*routetable.File, error) 
 		}
 		arguments = map[string]any{"all": all, "snapshot": m["snapshot"], "offset": next}
 	}
-	f, err := routetable.ParseFile("the router's table", text.Bytes())
+	f, err := routetable.ParseFile("the router's table", t.withoutOwn(text.Bytes()))
 	if err != nil {
 		return nil, no("store: the router's table is not understood: %v", err)
 	}
@@ -181,6 +182,21 @@ func (t *remote) explain(ctx context.Context, q question) (explanation, error) {
 		return explanation{}, err
 	}
 	return readExplanation(a.body)
+}
+
+// withoutOwn drops the comment that is the row of this very call's answers.
+func (t *remote) withoutOwn(text []byte) []byte {
+	own := []byte(" " + t.caller.replyTo() + " ")
+	at := bytes.Index(text, own)
+	if at < 0 {
+		return text
+	}
+	start := bytes.LastIndexByte(text[:at], '\n') + 1
+	end := bytes.IndexByte(text[at:], '\n') + at + 1
+	if text[start] != '#' || end == at {
+		return text
+	}
+	return slices.Concat(text[:start], text[end:])
 }
 
 // rowAttributes are the attributes of a route that list shows.

@@ -32,6 +32,7 @@ func TestSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Setenv("ROUTECTL_URL", "")
 			want, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -137,7 +138,7 @@ func runLine(t *testing.T, argv []string, open func(context.Context) (editor, er
 	var stdout, stderr bytes.Buffer
 	r := &run{open: open, env: Env{
 		Stdin: bytes.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
-		Getenv: func(string) string { return "" },
+		Getenv: os.Getenv,
 	}}
 	status := r.run(context.Background(), argv)
 	s := shown(stdout.String())

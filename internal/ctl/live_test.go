@@ -1,0 +1,162 @@
+package ctl
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// startRouter starts a router in this process. Its users are named after their roles, with the password "secret".
+func startRouter(t *testing.T) (core *admin.Core, host string) {
+	t.Helper()
+	core = admin.New(routetable.New(), admin.Options{Name: "r"})
+	n := forwarder.New(core, forwarder.Options{
+		DeliveryTimeout: time.Second,
+		Verify: func(user, password string) (admin.Role, bool) {
+			role, err := admin.ParseRole(user)
+			return role, err == nil && password == "secret"
+		},
+	})
+	addr, err := n.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		n.Stop(ctx)
+	})
+	return core, addr.String()
+}
+
+// The sessions of testdata/ctl/live are run on a router behind a socket; those of a viewer by one.
+func TestLiveSessions(t *testing.T) {
+	files, err := filepath.Glob("../../testdata/ctl/live/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no sessions: %v", err)
+	}
+	for _, file := range files {
+		file, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(t.TempDir())
+			core, host := startRouter(t)
+			if _, err := core.Do(admin.Caller{}, admin.Subscribe{Pattern: "learned", Address: "link:7", Origin: "link:7"}); err != nil {
+				t.Fatal(err)
+			}
+			user := "operator"
+			if strings.HasPrefix(filepath.Base(file), "viewer") {
+				user = "viewer"
+				if _, err := core.Table().Add("COLOSSUS", "amqp://user:secret@5.6.7.8:1234"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("ROUTECTL_URL", "amqp://"+user+":secret@"+host)
+			got := runSession(t, string(want), nil)
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(want) {
+				t.Errorf("%s: %s", file, firstDifference(got, string(want)))
+			}
+		})
+	}
+}
+
+func TestSendToAReceiver(t *testing.T) {
+	core, host := startRouter(t)
+	env := Env{Stdin: strings.NewReader(""), Getenv: func(string) string { return "" }}
+	var got, errs bytes.Buffer
+	env.Stdout, env.Stderr = &got, &errs
+	attached := make(chan struct{}, 8)
+	defer core.Table().OnChange(func(ch routetable.Change) {
+		for _, r := range ch.Added {
+			if r.Pattern == "ORDERS" {
+				attached <- struct{}{}
+			}
+		}
+	})()
+	received := make(chan int)
+	go func() {
+		received <- Run(context.Background(), []string{"--url", host, "recv", "ORDERS", "--count", "3", "--timeout", "30s", "-o", "json"}, env)
+	}()
+	select {
+	case <-attached:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("no receiver: %s", errs.String())
+	}
+	var sent bytes.Buffer
+	sender := env
+	sender.Stdout, sender.Stderr = &sent, &sent
+	if status := Run(context.Background(), []string{"--url", host, "send", "ORDERS", "one", "--property", "k=v"}, sender); status != 0 {
+		t.Errorf("send: exit %d: %s", status, sent.String())
+	}
+	if status := Run(context.Background(), []string{"--url", host, "send", "ORDERS", "--count", "2"}, sender); status != 0 {
+		t.Errorf("send of empty bodies: exit %d: %s", status, sent.String())
+	}
+	if status := <-received; status != 0 {
+		t.Errorf("recv: exit %d: %s", status, errs.String())
+	}
+	want := `{"properties":{"to":"ORDERS"},"application-properties":{"k":"v"},"body":"one"}` + "\n" +
+		strings.Repeat(`{"properties":{"to":"ORDERS"},"body":""}`+"\n", 2)
+	if got.String() != want {
+		t.Errorf("\n got %s\nwant %s", got.String(), want)
+	}
+	if want := strings.Repeat("accepted\n", 3); sent.String() != want {
+		t.Errorf("got %q, want %q", sent.String(), want)
+	}
+}
+
+func TestInterruptEndsARecv(t *testing.T) {
+	_, host := startRouter(t)
+	for _, c := range []struct {
+		count  string
+		status int
+		text   string
+	}{
+		{"1", exitNo, "routectl: interrupted: 0 of 1 messages\n"},
+		{"0", exitDone, ""},
+	} {
+		var errs bytes.Buffer
+		run, done := context.WithCancel(context.Background())
+		time.AfterFunc(200*time.Millisecond, done)
+		status := Run(run, []string{"--url", host, "recv", "X", "--count", c.count}, Env{
+			Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Getenv: func(string) string { return "" },
+		})
+		if status != c.status || errs.String() != c.text {
+			t.Errorf("--count %s: got exit %d, %q, want %d, %q", c.count, status, errs.String(), c.status, c.text)
+		}
+	}
+}
+
+func TestRefusedLogin(t *testing.T) {
+	_, host := startRouter(t)
+	for _, argv := range [][]string{
+		{"--url", "amqp://operator:wrong@" + host, "list"},
+		{"--url", "amqp://operator:wrong@" + host, "send", "A"},
+	} {
+		var errs bytes.Buffer
+		status := Run(context.Background(), argv, Env{Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Getenv: func(string) string { return "" }})
+		want := "routectl: amqp://" + host + ": authentication failed: check the user and password in --url\n"
+		if status != exitUnreachable || errs.String() != want {
+			t.Errorf("%v: got exit %d, %q, want %d, %q", argv, status, errs.String(), exitUnreachable, want)
+		}
+	}
+}
