@@ -384,7 +384,7 @@ func TestMatchingDoesNotBlowUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.match(c.address)
-			if d := time.Since(start); d > 2*time.Second {
+			if d := time.Since(start); d > 20*time.Second { // a blow-up takes hours; a busy machine with the race detector does not
 				t.Errorf("took %v", d)
 			} else {
 				t.Log(d)
