@@ -62,7 +62,18 @@ func openManager(ctx context.Context, at endpoint) (*manager, error) {
 	return m, nil
 }
 
-func (m *manager) close()          { m.conn.Close() }
+// close detaches the receiver before it closes the connection, so that its row is out of the table when routectl ends:
+// the next command must not list it.
+func (m *manager) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), detachTimeout)
+	defer cancel()
+	m.receiver.Close(ctx)
+	m.conn.Close()
+}
+
+// detachTimeout bounds the wait for a detach that nothing depends on.
+const detachTimeout = 2 * time.Second
+
 func (m *manager) replyTo() string { return m.receiver.Address() }
 
 // failed turns the failure of a link or connection into words: the door is closed to us (1), or gone (3).

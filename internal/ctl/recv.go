@@ -69,7 +69,7 @@ func (r *run) recv(ctx context.Context, o recvOptions) error {
 		return p.item(view, view.text(r.output == "wide"))
 	})
 	if err == nil {
-		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), detachTimeout)
 		defer cancel()
 		receiver.Close(closeCtx)
 	}
