@@ -1,6 +1,7 @@
 package forwarder_test
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -108,7 +109,7 @@ func (l *loader) pump() {
 	}
 }
 
-func dialLoader(b *testing.B, r *router, l *loader) *loader {
+func dialLoader(b testing.TB, r *router, l *loader) *loader {
 	l.up = make(chan struct{})
 	_, err := amqp.Dial(within(b), amqp.DialOptions{Address: r.hop, Engine: engine.Config{ContainerID: "bench"}}, func(c *amqp.Conn) amqp.Owner {
 		l.c = c
@@ -123,11 +124,20 @@ func dialLoader(b *testing.B, r *router, l *loader) *loader {
 }
 
 func benchmarkNode(b *testing.B, settled bool, size, fan int) {
+	run := prepareLoad(b, settled, size, fan, b.N)
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	b.ResetTimer()
+	run()
+}
+
+// prepareLoad connects a sender and fan receivers to a node; the result sends n messages and waits for all copies.
+func prepareLoad(b testing.TB, settled bool, size, fan, n int) (run func()) {
 	r := start(b, forwarder.Options{})
 	got := &atomic.Int64{}
 	over := make(chan struct{})
 	for range fan {
-		dialLoader(b, r, &loader{role: engine.RoleReceiver, address: "Q", window: 1000, got: got, want: int64(b.N * fan), over: over})
+		dialLoader(b, r, &loader{role: engine.RoleReceiver, address: "Q", window: 1000, got: got, want: int64(n * fan), over: over})
 	}
 	s := dialLoader(b, r, &loader{role: engine.RoleSender, address: "Q", settled: settled})
 	m := wire.Message{Properties: &wire.Properties{To: "Q", HasTo: true}, Data: [][]byte{make([]byte, size)}}
@@ -135,11 +145,28 @@ func benchmarkNode(b *testing.B, settled bool, size, fan int) {
 	for range 1000 {
 		s.free = append(s.free, &engine.OutDelivery{})
 	}
-	b.SetBytes(int64(size))
-	b.ReportAllocs()
-	b.ResetTimer()
-	s.c.Do(func() { s.left = b.N; s.pump() })
-	<-over
+	return func() {
+		s.c.Do(func() { s.left = n; s.pump() })
+		<-over
+	}
+}
+
+// The data path allocates nothing per message, settled or not, to one receiver or to several.
+func TestNoAllocationPerMessage(t *testing.T) {
+	const n = 10_000
+	for _, c := range []struct {
+		settled bool
+		fan     int
+	}{{true, 1}, {false, 1}, {true, 4}, {false, 4}} {
+		run := prepareLoad(t, c.settled, 100, c.fan, n)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		run()
+		runtime.ReadMemStats(&after)
+		if per := float64(after.Mallocs-before.Mallocs) / n; per > allocationsAllowed {
+			t.Errorf("settled %v, fan-out %d: %.2f allocations a message", c.settled, c.fan, per)
+		}
+	}
 }
 
 func BenchmarkNode(b *testing.B) {

@@ -182,24 +182,42 @@ func TestDispositionOfEverything(t *testing.T) {
 	}
 }
 
+func TestNoAllocationPerMessage(t *testing.T) {
+	for _, settled := range []bool{true, false} {
+		step := exchange(t, settled)
+		step()
+		if n := testing.AllocsPerRun(20, func() { step() }); n > 0 {
+			t.Errorf("settled %v: %v allocations for 500 messages", settled, n)
+		}
+	}
+}
+
 func BenchmarkEngineSettled(b *testing.B) { benchmarkEngine(b, true) }
 
 func BenchmarkEngineUnsettled(b *testing.B) { benchmarkEngine(b, false) }
 
 func benchmarkEngine(b *testing.B, settled bool) {
-	p := newPair(b, engine.Config{OutLimit: 1 << 20}, engine.Config{})
+	step := exchange(b, settled)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for sent := 0; sent < b.N; {
+		sent += step()
+	}
+}
+
+// exchange joins two ends; step sends up to 500 messages of 100 bytes, has them settled where they are not, and says how many it sent.
+func exchange(t testing.TB, settled bool) (step func() int) {
+	p := newPair(t, engine.Config{OutLimit: 1 << 20}, engine.Config{})
 	p.client.quiet, p.server.quiet = true, true
-	l := p.sender(b, 1000)
+	l := p.sender(t, 1000)
 	var server *engine.Link
-	n := 0
 	p.server.onMsg = func(d *engine.InDelivery, _ []byte) {
 		server = d.Link()
-		n++
 		if !d.Settled {
 			d.SettleAs(wire.Accepted)
 		}
 	}
-	ds := make([]engine.OutDelivery, 1000)
+	ds := make([]engine.OutDelivery, 500)
 	body := make([]byte, 100)
 	var bufs [2][]byte
 	swap := func(from, to *engine.Conn, i int) {
@@ -211,45 +229,13 @@ func benchmarkEngine(b *testing.B, settled bool) {
 		from.Wrote(len(out))
 		bufs[i] = out
 	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for sent := 0; sent < b.N; {
-		for i := 0; i < 500 && l.Send(&ds[i], settled, 0, nil, body) == engine.Complete; i++ {
+	return func() (sent int) {
+		for sent < len(ds) && l.Send(&ds[sent], settled, 0, nil, body) == engine.Complete {
 			sent++
 		}
 		swap(p.client.conn, p.server.conn, 0)
 		server.Grant(1000)
 		swap(p.server.conn, p.client.conn, 1)
+		return sent
 	}
-}
-
-// A session that the peer ends takes its links with it, and another can be begun.
-func TestAnEndedSessionIsReplaced(t *testing.T) {
-	p := newPair(t, engine.Config{}, engine.Config{})
-	var server *engine.Link
-	l := p.sender(t, 10)
-	p.server.onLink = func(l *engine.Link) { server = l; acceptAll(10)(l) }
-	s, err := p.client.conn.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Attach(engine.AttachOptions{Name: "second", Role: engine.RoleSender, Source: &wire.Source{}, Target: &wire.Target{}}); err != nil {
-		t.Fatal(err)
-	}
-	p.mustRun(t)
-	server.Session().End(&engine.SessionError{Condition: wire.CondResourceLimitExceeded})
-	p.mustRun(t)
-	if !s.Ended() || l.Gone() {
-		t.Fatalf("ended %v, link of the other session gone %v", s.Ended(), l.Gone())
-	}
-	if _, err := s.Attach(engine.AttachOptions{Name: "third", Role: engine.RoleSender}); err == nil {
-		t.Fatal("a link was attached to a session that has ended")
-	}
-	if s, err = p.client.conn.Begin(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Attach(engine.AttachOptions{Name: "second", Role: engine.RoleSender, Source: &wire.Source{}, Target: &wire.Target{}}); err != nil {
-		t.Fatal(err)
-	}
-	p.mustRun(t)
 }
