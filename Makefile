@@ -34,7 +34,8 @@ bench: ## benchmarks, all or BENCH=regexp
 
 fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 	@for p in $$(go list ./...); do \
-		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+		targets=$$(go test -list '^Fuzz' $$p); \
+		for f in $$(grep '^Fuzz' <<<"$$targets" || true); do \
 			echo "fuzz $$p $$f"; \
 			go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; \
 		done; \
