@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"strconv"
 	"sync"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -64,6 +65,7 @@ type inlink struct {
 	noTo  *plan
 
 	used    int         // messages taken and not yet done with
+	size    int         // of the link's messages, a running mean; 0 none has come
 	parts   []byte      // of a message that comes in several frames
 	waiting []*delivery // for a row, in order
 }
@@ -154,6 +156,11 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 		d.keep()
 	}
 	l.used++
+	if l.size == 0 {
+		l.size = len(payload)
+	} else {
+		l.size += (len(payload) - l.size) / 8
+	}
 	c.n.count.received.Add(1)
 	if err := wire.ScanHead(d.Payload, &d.scan); err != nil {
 		c.refuse(d, wire.CondDecodeError, err.Error())
@@ -189,8 +196,11 @@ func (c *conn) forward(l *inlink, d *delivery) {
 			l.wait(d)
 			return
 		}
+		if l.hasTarget {
+			l.limit()
+		}
 		c.n.unrouted(l, d)
-		c.refuse(d, wire.CondNotFound, "no route matches the address "+l.addressOf(d))
+		c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
 	case p.problem != "" && !p.tapsOnly:
 		c.refuse(d, p.condition, p.problem)
 	case p.discarded:
@@ -275,19 +285,31 @@ func (l *inlink) look() {
 	}
 }
 
+// firstCredit is what a link gets before it is known how large its messages are.
+const firstCredit = 100
+
+// most is how many messages the link may have in flight: the limit in messages, less where its messages are so large that they would be too many bytes.
+func (l *inlink) most() int {
+	o := &l.c.n.options
+	switch {
+	case l.limited:
+		return 1
+	case l.size == 0:
+		return min(firstCredit, o.LinkCredit)
+	}
+	return max(1, min(o.LinkCredit, o.LinkBytes/l.size))
+}
+
 // grant gives the link the credit that its room allows. It waits until a quarter is free, so that a flow frame serves many
 // messages, but never leaves a link without credit that could have some.
 func (l *inlink) grant() {
 	if l.l == nil || l.l.Gone() || l.c.n.draining.Load() {
 		return
 	}
-	most := l.c.n.options.LinkCredit
-	if l.limited {
-		most = 1
-	}
+	most := l.most()
 	free := most - l.used
 	have := int(l.l.Credit())
-	if free > have && (have == 0 || free-have >= most/4) {
+	if free > have && (have == 0 || free-have >= max(most/4, 1)) {
 		l.l.Grant(uint32(free))
 	}
 }

@@ -44,8 +44,10 @@ type Copy struct {
 	Hop     *routetable.Hop
 
 	in       *delivery
-	group    int32 // of in.plan
-	target   int32 // of the group
+	group    int32  // of in.plan
+	target   int32  // of the group
+	tried    uint64 // any and first groups: the rows tried so far, of the first 63
+	tap      bool   // optional: does not count
 	state    copyState
 	out      engine.OutDelivery
 	line     *line
@@ -68,9 +70,6 @@ type Outcome struct {
 	State *wire.State    // the whole of it, where it says more than its kind
 }
 
-// Optional tells whether the copy does not count for the outcome.
-func (c *Copy) optional() bool { return c.in.plan.groups[c.group].targets[c.target].optional }
-
 // delivery is a message that came in, until the last of its copies is done. The lock of conn guards it; the node's own messages
 // come by Node.self.
 type delivery struct {
@@ -80,9 +79,9 @@ type delivery struct {
 	in      *engine.InDelivery // nil: no answer is wanted, or nobody is there to take it
 	plan    *plan
 	copies  []Copy
-	pending int    // copies without an outcome
-	tried   uint64 // any and first groups: rows tried so far (first 64)
-	waiting int64  // Unix nanoseconds: on the link's waiting list until then
+	later   []int32 // any and first groups, picked when the copies that go in any case are made
+	pending int     // copies without an outcome
+	waiting int64   // Unix nanoseconds: on the link's waiting list until then
 }
 
 var deliveries = sync.Pool{New: func() any { return &delivery{} }}
@@ -118,7 +117,7 @@ func newDelivery(c *conn, l *inlink, in *engine.InDelivery) *delivery {
 
 // recycle gives the memory back. Nothing may point to the delivery or its copies any more.
 func (d *delivery) recycle() {
-	buf, head, copies := d.buf, d.head, d.copies
+	buf, head, copies, later := d.buf, d.head, d.copies, d.later
 	if cap(buf) > maxKeptBuffer {
 		putBigBuffer(buf)
 		buf = nil
@@ -130,7 +129,7 @@ func (d *delivery) recycle() {
 		copies[i] = Copy{}
 	}
 	*d = delivery{}
-	d.buf, d.head, d.copies = buf[:0], head[:0], copies[:0]
+	d.buf, d.head, d.copies, d.later = buf[:0], head[:0], copies[:0], later[:0]
 	deliveries.Put(d)
 }
 

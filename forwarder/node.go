@@ -24,6 +24,7 @@ type Options struct {
 	ID   string // node id, 16 hexadecimal digits; empty: a random one
 
 	LinkCredit      int           // messages a sender may have in flight on a link; 0 is 1000
+	LinkBytes       int           // the same in bytes, by the mean size of the link's messages; 0 is 64 MiB
 	HardQueue       int           // pre-settled messages in a hop's line beyond which more are dropped; 0 is 5000
 	HardQueueBytes  int           // the same in bytes; 0 is 64 MiB
 	DeliveryTimeout time.Duration // for copies not yet sent; 0 is 30 s
@@ -41,6 +42,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.LinkCredit == 0 {
 		o.LinkCredit = 1000
+	}
+	if o.LinkBytes == 0 {
+		o.LinkBytes = 64 << 20
 	}
 	if o.HardQueue == 0 {
 		o.HardQueue = 5000

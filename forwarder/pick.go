@@ -17,8 +17,12 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 	if most := p.copies(); cap(d.copies) < most {
 		d.copies = make([]Copy, 0, most)
 	}
-	d.copies = d.copies[:0]
-	d.collect(p.roots, b, d.conn.clock())
+	d.copies, d.later = d.copies[:0], d.later[:0]
+	at := d.conn.clock()
+	d.certain(p.roots, at)
+	for _, gi := range d.later {
+		d.oneOf(gi, b, at)
+	}
 	d.pending = len(d.copies)
 	for i := range d.copies {
 		c := &d.copies[i]
@@ -36,52 +40,90 @@ func (p *plan) copies() int {
 	return n
 }
 
-// collect makes the copies of some groups.
-func (d *delivery) collect(groups []int32, b *batch, at int64) {
+// certain makes the copies that go in any case: those of groups with pick all. The planner has seen to it that their hops are
+// distinct. Groups that pick one row come later, when it is known which hops have a copy.
+func (d *delivery) certain(groups []int32, at int64) {
 	for _, gi := range groups {
 		g := &d.plan.groups[gi]
-		if g.pick == routetable.PickAll {
-			for ti := range g.targets {
-				d.addCopy(gi, int32(ti), b, at)
-			}
+		if g.pick != routetable.PickAll {
+			d.later = append(d.later, gi)
 			continue
 		}
-		if ti := d.choose(g, b, 0); ti >= 0 {
-			d.tried |= 1 << min(ti, 63)
-			d.addCopy(gi, int32(ti), b, at)
+		for ti := range g.targets {
+			if t := &g.targets[ti]; t.outlet == nil {
+				d.certain(t.inner, at)
+			} else {
+				d.addCopy(gi, int32(ti), at)
+			}
 		}
 	}
 }
 
-func (d *delivery) addCopy(group, target int32, b *batch, at int64) {
-	t := &d.plan.groups[group].targets[target]
-	if t.outlet == nil {
-		d.collect(t.inner, b, at)
+// oneOf picks a row of a group and makes its copy; where the row is a name, those of its groups.
+func (d *delivery) oneOf(gi int32, b *batch, at int64) {
+	g := &d.plan.groups[gi]
+	if g.pick == routetable.PickAll {
+		for ti := range g.targets {
+			d.unlessThere(gi, int32(ti), b, at)
+		}
 		return
 	}
+	for ti := range g.targets { // a group one of whose members has a copy is satisfied
+		if c := d.copyTo(g.targets[ti].outlet); c != nil && g.pick == routetable.PickAny {
+			c.tap = c.tap && g.targets[ti].optional
+			return
+		}
+	}
+	if ti := d.choose(g, b, 0); ti >= 0 {
+		d.unlessThere(gi, int32(ti), b, at)
+	}
+}
+
+// unlessThere makes a copy unless its hop has one already, which then counts if this one would.
+func (d *delivery) unlessThere(gi, ti int32, b *batch, at int64) {
+	t := &d.plan.groups[gi].targets[ti]
+	if t.outlet == nil {
+		for _, inner := range t.inner {
+			d.oneOf(inner, b, at)
+		}
+		return
+	}
+	if c := d.copyTo(t.outlet); c != nil {
+		c.tap = c.tap && t.optional
+		return
+	}
+	d.addCopy(gi, ti, at)
+}
+
+// copyTo is the copy that a hop gets, nil if it gets none.
+func (d *delivery) copyTo(o Outlet) *Copy {
+	if o == nil {
+		return nil
+	}
+	for i := range d.copies {
+		if d.copies[i].outlet() == o {
+			return &d.copies[i]
+		}
+	}
+	return nil
+}
+
+func (d *delivery) addCopy(group, target int32, at int64) {
+	t := &d.plan.groups[group].targets[target]
 	timeout := t.timeout
 	if timeout == 0 {
 		timeout = d.conn.node().options.DeliveryTimeout
 	}
 	d.copies = append(d.copies, Copy{
-		Message: &d.Message, Hop: t.hop, in: d, group: group, target: target, expires: at + int64(timeout),
+		Message: &d.Message, Hop: t.hop, in: d, group: group, target: target, tap: t.optional,
+		tried: 1 << min(target, 63), expires: at + int64(timeout),
 	})
 }
 
 func (c *Copy) outlet() Outlet { return c.in.plan.groups[c.group].targets[c.target].outlet }
 
-// choose picks one row of an any or first group, without the rows in the bit set tried; -1 if none is left. An any group one of whose
-// members gets a copy already is satisfied: -1 too.
+// choose picks one row of an any or first group, without the rows in the bit set tried; -1 if none is left.
 func (d *delivery) choose(g *planGroup, b *batch, tried uint64) int {
-	if tried == 0 && len(d.plan.groups) > 1 {
-		for ti := range g.targets {
-			for i := range d.copies {
-				if g.targets[ti].outlet != nil && d.copies[i].outlet() == g.targets[ti].outlet {
-					return -1
-				}
-			}
-		}
-	}
 	if g.pick == routetable.PickFirst {
 		return firstPresent(g, tried)
 	}

@@ -36,6 +36,7 @@ type planTarget struct {
 	inner    []int32
 	hop      *routetable.Hop
 	optional bool
+	maybe    bool // beneath a row of an any or first group: it may get no copy
 	weight   int
 	order    int
 	timeout  time.Duration // 0: the node's
@@ -103,7 +104,7 @@ func (n *Node) matches(target string) bool {
 func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, property func(string) (string, bool), scratch *[]routetable.Group) *plan {
 	groups, address, found := s.Route((*scratch)[:0], to, hasTo, l.target, l.hasTarget, property)
 	p := &plan{address: address, condition: wire.CondNotFound}
-	if !found {
+	if !found && len(groups) == 0 { // taps alone are groups that do not count
 		return p
 	}
 	b := planner{n: n, s: s, p: p, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
@@ -127,6 +128,7 @@ type planner struct {
 	nulls    int
 	quiet    int // topics without a subscriber
 	deep     bool
+	lookups  int
 	problem  string
 }
 
@@ -141,13 +143,14 @@ func (b *planner) groups(groups []routetable.Group, outer planTarget, depth int)
 		if g.Pick == routetable.PickAll {
 			targets = make([]planTarget, 0, len(g.Matches)) // pointed at by b.all: must not move
 		}
+		certain := g.Pick == routetable.PickAll && !outer.maybe
 		for j := range g.Matches {
 			t, ok := b.target(&g.Matches[j], outer, depth, g.Pick)
-			if !ok || g.Pick == routetable.PickAll && b.merge(&t) {
+			if !ok || certain && b.merge(&t) {
 				continue
 			}
 			targets = append(targets, t)
-			if g.Pick == routetable.PickAll && t.outlet != nil {
+			if certain && t.outlet != nil {
 				b.all[t.outlet] = &targets[len(targets)-1]
 			}
 		}
@@ -180,6 +183,7 @@ func (b *planner) merge(t *planTarget) bool {
 // target makes a row's target; false where the row leads nowhere.
 func (b *planner) target(m *routetable.Match, outer planTarget, depth int, pick routetable.Pick) (planTarget, bool) {
 	t := planTarget{hop: m.Hop, optional: m.Route.Optional || outer.optional, weight: m.Route.Weight, order: m.Route.Order, timeout: m.Route.Timeout}
+	t.maybe = outer.maybe || pick != routetable.PickAll
 	if outer.timeout != 0 {
 		t.timeout = outer.timeout
 	}
@@ -225,9 +229,12 @@ func (b *planner) tally(t *planTarget) {
 	}
 }
 
+// maxLookups bounds the names that one address leads through: a small table can name a great many.
+const maxLookups = 256
+
 // name looks up a row that names another name.
 func (b *planner) name(t planTarget, depth int) (planTarget, bool) {
-	if depth >= routetable.MaxDepth {
+	if b.lookups++; depth >= routetable.MaxDepth || b.lookups > maxLookups {
 		b.deep = true
 		return t, false
 	}
@@ -244,9 +251,16 @@ func (b *planner) name(t planTarget, depth int) (planTarget, bool) {
 // conclude says what the targets amount to.
 func (b *planner) conclude() {
 	p := b.p
+	if b.lookups > maxLookups {
+		p.roots = nil
+		p.found, p.problem, p.condition = true, "the address leads through too many names", condLoop
+		return
+	}
 	switch {
 	case b.counted > 0 || b.optional == 0 && len(p.roots) > 0:
 		p.found = true
+	case b.optional > 0 && b.nulls+b.quiet > 0:
+		p.found = true // discarded, but for the taps
 	case b.optional > 0:
 		p.found, p.tapsOnly, p.problem = true, true, "no route that counts matches the address "+p.address
 	case b.nulls > 0 || b.quiet > 0:

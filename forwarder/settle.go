@@ -90,12 +90,17 @@ func (n *Node) settle(copies []*Copy) {
 func (d *delivery) copyDone(c *Copy) (again bool) {
 	g := &d.plan.groups[c.group]
 	if c.outcome.Kind == wire.Released && g.pick != routetable.PickAll && !(d.Settled && c.state == copySent) {
-		if ti := d.choose(g, nil, d.tried|1<<min(int(c.target), 63)); ti >= 0 && g.targets[ti].outlet != nil {
-			d.tried |= 1 << min(ti, 63)
+		if ti := d.choose(g, nil, c.tried); ti >= 0 && g.targets[ti].outlet != nil {
 			t := &g.targets[ti]
-			c.target, c.Hop, c.state = int32(ti), t.hop, copyQueued
-			d.keep()
-			return true
+			if other := d.copyTo(t.outlet); other == nil || other == c {
+				c.tried |= 1 << min(ti, 63)
+				c.target, c.Hop, c.state = int32(ti), t.hop, copyQueued
+				d.keep()
+				return true
+			} else { // that hop has a copy by another row: its outcome counts for this one too
+				other.tap = other.tap && t.optional
+				c.tap = true
+			}
 		}
 	}
 	c.state = copyOver
@@ -130,7 +135,7 @@ func (d *delivery) aggregate() Outcome {
 	only := -1
 	for i := range d.copies {
 		c := &d.copies[i]
-		if c.optional() {
+		if c.tap {
 			continue
 		}
 		counted++
@@ -169,7 +174,7 @@ func (d *delivery) aggregate() Outcome {
 func (d *delivery) aggregateRejected() Outcome {
 	e := &wire.Error{Condition: wire.CondInternalError}
 	for i := range d.copies {
-		if o := d.copies[i].outcome; o.Kind == wire.Rejected && o.State != nil && o.State.Error != nil && !d.copies[i].optional() {
+		if o := d.copies[i].outcome; o.Kind == wire.Rejected && o.State != nil && o.State.Error != nil && !d.copies[i].tap {
 			e.Condition, e.Description = o.State.Error.Condition, o.State.Error.Description
 			break
 		}
@@ -183,7 +188,7 @@ func (d *delivery) copyList() wire.List {
 	var list wire.List
 	for i := range d.copies {
 		c := &d.copies[i]
-		if c.optional() {
+		if c.tap {
 			continue
 		}
 		m := wire.Map{

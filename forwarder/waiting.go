@@ -1,6 +1,8 @@
 package forwarder
 
 import (
+	"strconv"
+
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -18,12 +20,7 @@ func (l *inlink) wait(d *delivery) {
 
 // limit takes the link down to one message at a time.
 func (l *inlink) limit() {
-	if !l.limited {
-		l.limited = true
-		if l.l.Credit() > 1 {
-			l.l.Grant(0)
-		}
-	}
+	l.limited = true // what is on its way with credit given before is taken, and waits too
 	l.c.n.watchLimited(l)
 }
 
@@ -71,7 +68,7 @@ func (l *inlink) recheck(at int64) bool {
 		}
 		l.take()
 		c.n.unrouted(l, d)
-		c.refuse(d, wire.CondNotFound, "no route matches the address "+l.addressOf(d))
+		c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
 	}
 	if len(l.waiting) == 0 && l.limited && c.n.matches(l.target) {
 		l.found()

@@ -40,6 +40,7 @@ type Link struct {
 
 	credit        uint32
 	deliveryCount uint32
+	granted       uint32 // receiver: the delivery-count up to which credit was ever given; a sender may not have heard of less
 	maxRemote     uint64 // largest message the peer takes; 0 no limit
 
 	// Receiver.
@@ -129,7 +130,7 @@ func (s *Session) Attach(o AttachOptions) (*Link, error) {
 	}
 	s.c.sendPerformative(s.local, a.Append)
 	if o.Role == RoleReceiver && o.Credit > 0 {
-		l.credit = o.Credit
+		l.setCredit(o.Credit)
 		l.touchFlow()
 	}
 	return l, nil
@@ -177,7 +178,7 @@ func (c *Conn) handleAttach(ch uint16, body []byte) error {
 func (l *Link) setRemote(a *wire.Attach) {
 	l.peer, l.remote, l.hasRemote, l.maxRemote = a, a.Handle, true, a.MaxMessageSize
 	if l.role == RoleReceiver {
-		l.deliveryCount = a.InitialDeliveryCount
+		l.deliveryCount, l.granted = a.InitialDeliveryCount, a.InitialDeliveryCount+l.credit
 	}
 }
 
@@ -343,9 +344,16 @@ func (l *Link) Grant(credit uint32) {
 	if l.gone || l.credit == credit && !l.drain {
 		return
 	}
-	l.credit = credit
+	l.setCredit(credit)
 	l.drain = false
 	l.touchFlow()
+}
+
+func (l *Link) setCredit(credit uint32) {
+	l.credit = credit
+	if limit := l.deliveryCount + credit; int32(limit-l.granted) > 0 {
+		l.granted = limit
+	}
 }
 
 // Drain asks the sender to use the credit up or give it back; Flow reports when it has.

@@ -107,13 +107,13 @@ func (l *Link) handleTransfer(t *wire.Transfer, payload []byte) *LinkError {
 	c, h := l.s.c, l.s.c.h
 	d := l.in
 	if d == nil {
-		if !l.answered || l.credit == 0 {
+		if !l.answered || int32(l.granted-l.deliveryCount) <= 0 {
 			return linkErr(wire.CondTransferLimitExceeded, "transfer without credit")
 		}
 		if len(t.Tag) > 32 || !t.HasTag {
 			return linkErr(wire.CondInvalidField, "transfer: delivery-tag of 1 to 32 bytes wanted on the first of a delivery")
 		}
-		l.credit--
+		l.credit -= min(l.credit, 1)
 		l.deliveryCount++
 		l.inSize = 0
 		d = l.begin(t)
