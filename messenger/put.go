@@ -14,7 +14,7 @@ import (
 // on their way already.
 //
 // An address that no row matches is a hop itself where it says so: an amqp or amqps URL, or a host with a port. Any other is
-// [ErrNoRoute]. A message whose only row is null is discarded, and accepted. One copy goes to a hop, however many rows name it.
+// an error that wraps [ErrNoRoute] (use errors.Is). A message whose only row is null is discarded, and accepted. One copy goes to a hop, however many rows name it.
 //
 // The copies keep the address as it was put, so that the next node can translate it again; only user and password are taken out. A
 // copy goes by a link whose target is the name in its hop (QUEUE in amqp://host/QUEUE), or by the peer's anonymous terminus

@@ -122,12 +122,14 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		c.lines = map[*line]struct{}{}
 	}
 	c.lines[ln] = struct{}{}
-	l.Accept(&answer, l.Remote().Target, 0, engine.AttachOptions{})
-	c.after(func() { c.m.addLink(ln) })
+	target := l.Remote().Target
+	c.after(func() {
+		c.m.addLink(ln) // first the row, then the answer: who knows the address can be reached there
+		c.c.Do(func() { l.Accept(&answer, target, 0, engine.AttachOptions{}) })
+	})
 }
 
-// addLink makes the row of a dynamic address. It is called without the connection's lock, by the reader, before it reads what
-// the peer sends once it knows the address.
+// addLink makes the row of a dynamic address. It is called without the connection's lock.
 func (m *Messenger) addLink(ln *line) {
 	name := m.id + "." + strconv.FormatUint(m.nextID.Add(1), 10)
 	ln.mu.Lock()

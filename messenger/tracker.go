@@ -46,6 +46,14 @@ type Outcome struct {
 	Annotations       map[string]any // modified: the peer's
 }
 
+// String gives the state, and why.
+func (o Outcome) String() string {
+	if o.Err == nil {
+		return o.State.String()
+	}
+	return o.State.String() + ": " + o.Err.Error()
+}
+
 // Copy is one copy of a message.
 type Copy struct {
 	Hop      string // as the table gave it, without credentials

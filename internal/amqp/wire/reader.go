@@ -13,6 +13,8 @@ type reader struct {
 	n    int    // fields that are left
 	name string
 	err  *DecodeError
+
+	surplus int // nulls behind b that belong to the composite
 }
 
 // readComposite begins with the composite at offset i of b, which has at most fields fields.
@@ -401,8 +403,32 @@ func (r *reader) composite(field string, code uint64, name string, fields int) (
 		r.wrong(field, "")
 		return sub, false
 	}
+	if sub, ok = withoutSurplus(r.b, r.i, code, fields); ok {
+		sub.name = r.name + ": " + name
+		return sub, true
+	}
 	sub = readComposite(r.b, r.i, code, r.name+": "+name, fields)
 	return sub, true
+}
+
+// withoutSurplus begins with a composite that has more fields than are defined, where those too many are null: some peers answer
+// with a terminus that was a source before. ok is false for all others.
+func withoutSurplus(b []byte, i int, code uint64, fields int) (sub reader, ok bool) {
+	got, next, bad := descriptor(b, i)
+	if bad != "" || got != code {
+		return sub, false
+	}
+	start, count, end, bad := listHead(b, next)
+	surplus := count - fields
+	if bad != "" || surplus <= 0 || surplus > end-start {
+		return sub, false
+	}
+	for _, x := range b[end-surplus : end] {
+		if x != fmtNull {
+			return sub, false
+		}
+	}
+	return reader{b: b[:end-surplus], i: start, n: fields, surplus: surplus}, true
 }
 
 // adopt goes on behind sub.
@@ -412,7 +438,7 @@ func (r *reader) adopt(sub *reader) {
 		r.n, r.i = 0, len(r.b)
 		return
 	}
-	r.i = len(sub.b)
+	r.i = len(sub.b) + sub.surplus
 }
 
 func (r *reader) error(field string) *Error {
