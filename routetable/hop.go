@@ -344,3 +344,6 @@ func allDigits(s string) bool {
 func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
+
+// String gives the canonical text, with userinfo masked: a hop can be printed.
+func (h Hop) String() string { return h.Text }

@@ -380,11 +380,24 @@ func (e *edit) delete(op *Op) error {
 	}
 	r := d.find(key(op.Route.Address), op.Origin)
 	if r == nil {
-		e.note("nothing to delete")
+		e.note("nothing to delete%s", d.learnedHint(key(op.Route.Address), op.Origin))
 		return nil
 	}
 	e.drop(r)
 	return nil
+}
+
+// learnedHint names the origin of a learned row that a delete without an origin did not reach.
+func (d *draft) learnedHint(key, origin string) string {
+	if d == nil || origin != "" {
+		return ""
+	}
+	for _, r := range d.rows {
+		if r.c.key == key && !Configured(r.Origin) {
+			return ": the row is learned, from " + r.Origin + ", and is reached with its origin"
+		}
+	}
+	return ""
 }
 
 // meant reports whether a delete-pattern or clear with this origin means r: without one, every configured row.

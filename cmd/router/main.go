@@ -33,8 +33,15 @@ func main() {
 	var f flags
 	status := 0
 	cmd := &cobra.Command{
-		Use: "router", Short: "Route messages by a live table of names", Version: app.Version,
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Use: "router", Short: "Route messages by a live table of names",
+		Long: `Router takes AMQP 1.0 messages and sends a copy of each to every place that the route table has for its address.
+
+Without arguments it listens on amqp://127.0.0.1:5672 and http://127.0.0.1:8080 and loads tables/default.yaml if that is there. Flags win over
+the environment (FINGERPOST_LISTEN, FINGERPOST_TABLE, ...; lists with commas), which wins over the file of --config.
+
+Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.`,
+		Version: app.Version,
+		Args:    cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.environment(cmd)
 			var err error
@@ -43,13 +50,13 @@ func main() {
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.config, "config", "", "configuration file (router.yaml)")
-	fl.StringVar(&f.name, "name", "", "name of this router")
-	fl.StringArrayVar(&f.listen, "listen", nil, "where clients connect, such as amqp://127.0.0.1:5672; may be repeated; port 0 takes a free one")
-	fl.StringVar(&f.http, "http", "", "HOST:PORT of the HTTP listener, or off")
-	fl.StringArrayVar(&f.tables, "table", nil, "table file; may be repeated")
-	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fl.StringVar(&f.config, "config", "", "configuration `FILE`; none is read by default")
+	fl.StringVar(&f.name, "name", "", "`NAME` of this router")
+	fl.StringArrayVar(&f.listen, "listen", nil, "`URL` where clients connect, such as amqp://127.0.0.1:5672; may be repeated; port 0 takes a free one")
+	fl.StringVar(&f.http, "http", "", "`HOST:PORT` of the HTTP listener, or off")
+	fl.StringArrayVar(&f.tables, "table", nil, "table `FILE`; may be repeated")
+	fl.StringVar(&f.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
+	fl.StringVar(&f.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	fl.BoolVar(&f.check, "check", false, "check configuration and tables, and end")
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "router: "+err.Error())
@@ -141,7 +148,7 @@ func run(f *flags) (int, error) {
 		if err != nil {
 			return exitUsage, err
 		}
-		fmt.Println("configuration and tables are good")
+		fmt.Println("good: " + f.read(c))
 		return 0, nil
 	}
 	signals := make(chan os.Signal, 4)
@@ -167,6 +174,18 @@ func run(f *flags) (int, error) {
 	signal.Stop(signals) // a second signal ends the program at once
 	a.Stop()
 	return 0, nil
+}
+
+// read tells which files a configuration is made of.
+func (f *flags) read(c app.Config) string {
+	files := c.Tables
+	if f.config != "" {
+		files = append([]string{f.config}, files...)
+	}
+	if len(files) == 0 {
+		return "no configuration file and no table"
+	}
+	return strings.Join(files, ", ")
 }
 
 func (f *flags) logger() (*slog.Logger, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,13 +22,13 @@ import (
 
 // Config is the router's configuration. The yaml names are the keys of router.yaml.
 type Config struct {
-	Name          string        `yaml:"name"`
-	Listeners     []Listener    `yaml:"listeners"`
-	HTTP          HTTP          `yaml:"http"`
-	Tables        []string      `yaml:"tables"`        // relative to the file that names them
-	AnonymousRole string        `yaml:"anonymousRole"` // for ANONYMOUS beyond loopback: none, viewer, operator, admin
-	Limits        Limits        `yaml:"limits"`
-	ShutdownGrace time.Duration `yaml:"shutdownGrace"` // for what is in flight on SIGTERM; 0 is 10 s
+	Name          string     `yaml:"name"`
+	Listeners     []Listener `yaml:"listeners"`
+	HTTP          HTTP       `yaml:"http"`
+	Tables        []string   `yaml:"tables"`        // relative to the file that names them
+	AnonymousRole string     `yaml:"anonymousRole"` // for ANONYMOUS beyond loopback: none, viewer, operator, admin
+	Limits        Limits     `yaml:"limits"`
+	ShutdownGrace Duration   `yaml:"shutdownGrace"` // for what is in flight on SIGTERM; 0 is 10 s
 }
 
 // Listener is one place where AMQP clients connect.
@@ -42,12 +43,25 @@ type HTTP struct {
 
 // Limits bound what the router holds. Zero is the default of each.
 type Limits struct {
-	MaxFrame        Size          `yaml:"maxFrame"`
-	MaxMessage      Size          `yaml:"maxMessage"`
-	LinkCredit      int           `yaml:"linkCredit"`
-	HardQueue       int           `yaml:"hardQueue"`
-	HardQueueBytes  Size          `yaml:"hardQueueBytes"`
-	DeliveryTimeout time.Duration `yaml:"deliveryTimeout"`
+	MaxFrame        Size     `yaml:"maxFrame"`
+	MaxMessage      Size     `yaml:"maxMessage"`
+	LinkCredit      int      `yaml:"linkCredit"`
+	HardQueue       int      `yaml:"hardQueue"`
+	HardQueueBytes  Size     `yaml:"hardQueueBytes"`
+	DeliveryTimeout Duration `yaml:"deliveryTimeout"`
+}
+
+// Duration is a time, written as 30s or 500ms.
+type Duration time.Duration
+
+// UnmarshalYAML reads a duration.
+func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
+	v, err := time.ParseDuration(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: column %d: %q is not a duration: write 30s or 500ms", n.Line, n.Column, n.Value)
+	}
+	*d = Duration(v)
+	return nil
 }
 
 // Size is a number of bytes, written as 64KiB, 16MiB, 1GiB or a plain number.
@@ -108,6 +122,9 @@ func parseConfig(text []byte) (Config, error) {
 		}
 		return c, err
 	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return c, errors.New("more than one document in the file")
+	}
 	if len(doc.Content) != 1 {
 		return c, nil
 	}
@@ -115,9 +132,18 @@ func parseConfig(text []byte) (Config, error) {
 		return c, err
 	}
 	if err := doc.Decode(&c); err != nil {
-		return c, err
+		return c, oneLine(err)
 	}
 	return c, nil
+}
+
+// oneLine puts what the YAML reader says on one line.
+func oneLine(err error) error {
+	var te *yaml.TypeError
+	if errors.As(err, &te) {
+		return errors.New(strings.Join(te.Errors, "; "))
+	}
+	return err
 }
 
 // checkKeys holds a document to the keys of a struct.
@@ -138,14 +164,12 @@ func checkKeys(n *yaml.Node, t reflect.Type, path string) error {
 		if n.Tag == "!!null" {
 			return nil
 		}
-		return fmt.Errorf("line %d: column %d: %s is a map of keys", n.Line, n.Column, orTop(path))
+		return fmt.Errorf("line %d: column %d: %s: a map of keys is wanted here (%s)", n.Line, n.Column, orTop(path), strings.Join(keysOf(t), ", "))
 	}
 	fields := map[string]reflect.Type{}
-	var names []string
-	for f := range t.NumField() {
-		name := t.Field(f).Tag.Get("yaml")
+	names := keysOf(t)
+	for f, name := range names {
 		fields[name] = t.Field(f).Type
-		names = append(names, name)
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -165,6 +189,15 @@ func checkKeys(n *yaml.Node, t reflect.Type, path string) error {
 	return nil
 }
 
+// keysOf gives the keys of a struct, in the order of its fields.
+func keysOf(t reflect.Type) []string {
+	names := make([]string, t.NumField())
+	for f := range names {
+		names[f] = t.Field(f).Tag.Get("yaml")
+	}
+	return names
+}
+
 func orTop(path string) string {
 	if path == "" {
 		return "the configuration"
@@ -181,6 +214,11 @@ func (c *Config) validate() (admin.Role, error) {
 	for _, l := range c.Listeners {
 		if _, err := listenAddress(l.URL); err != nil {
 			return role, err
+		}
+	}
+	if h := c.HTTP.Listen; h != "" && h != "off" {
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			return role, fmt.Errorf("http %q: write HOST:PORT, or off", h)
 		}
 	}
 	l := c.Limits

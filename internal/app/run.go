@@ -16,7 +16,7 @@ import (
 )
 
 // Version is the version of the program.
-const Version = "0.1.0"
+const Version = admin.Version
 
 // ConfigError is bad configuration: the program ends with status 2.
 type ConfigError struct{ Err error }
@@ -35,13 +35,40 @@ type App struct {
 	files  map[string]bool // origins of table files in force
 }
 
-// Check reads the configuration and every table, without starting anything.
+// Check reads the configuration and every table, with what the tables expect, without starting anything.
 func Check(c Config) error {
 	if _, err := c.validate(); err != nil {
 		return &ConfigError{err}
 	}
-	_, err := loadTables(routetable.New(), c.Tables, nil)
-	return err
+	if _, err := loadTables(routetable.New(), c.Tables, nil); err != nil {
+		return err
+	}
+	for _, name := range c.Tables {
+		if err := checkExpectations(name); err != nil {
+			return &ConfigError{err}
+		}
+	}
+	return nil
+}
+
+// checkExpectations holds a table file to its own expect list.
+func checkExpectations(name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	f, err := routetable.ParseFile(name, text)
+	if err != nil {
+		return err
+	}
+	t := routetable.New()
+	if _, err := t.LoadFile(f, routetable.LoadReplace); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, failure := range routetable.CheckExpect(t.Snapshot(), f.Expect) {
+		return fmt.Errorf("%s: line %d: %s", name, failure.Expect.Line, failure.Msg)
+	}
+	return nil
 }
 
 // Start starts a router and prints a line for each listener, when all of them are open, on ready. load reads the
@@ -70,7 +97,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	})
 	a.node = forwarder.New(core, forwarder.Options{
 		Name: name, ID: id, LinkCredit: c.Limits.LinkCredit, HardQueue: c.Limits.HardQueue, HardQueueBytes: int(c.Limits.HardQueueBytes),
-		DeliveryTimeout: c.Limits.DeliveryTimeout, MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
+		DeliveryTimeout: time.Duration(c.Limits.DeliveryTimeout), MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
 		AnonymousRole: role, Version: Version, Log: log,
 	})
 	lines, err := a.listen()
@@ -130,7 +157,7 @@ func (a *App) Reload() error {
 
 // Stop lets what is in flight settle and ends everything.
 func (a *App) Stop() {
-	grace := a.config.ShutdownGrace
+	grace := time.Duration(a.config.ShutdownGrace)
 	if grace == 0 {
 		grace = 10 * time.Second
 	}

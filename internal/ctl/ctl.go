@@ -7,9 +7,10 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fingerpost/fingerpost/internal/admin"
 )
 
 // Env is what the process gives to a command line.
@@ -106,7 +107,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		listCommand(r), explainCommand(r),
 		loadCommand(r), storeCommand(r), applyCommand(r),
 		testCommand(r), lintCommand(r),
-		sendCommand(r), recvCommand(r),
+		sendCommand(r), recvCommand(r), statusCommand(r),
 		versionCommand(r),
 	)
 	root.InitDefaultCompletionCmd("completion")
@@ -182,21 +183,17 @@ type versionView struct {
 }
 
 func buildVersion() versionView {
-	v := versionView{Version: "devel"}
+	v := versionView{Version: admin.Version}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
 	}
 	v.Go = info.GoVersion
-	if info.Main.Version != "" && info.Main.Version != "(devel)" {
-		v.Version = info.Main.Version
-	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			v.Revision = s.Value
 		}
 	}
-	v.Version = strings.TrimSpace(v.Version)
 	return v
 }
 

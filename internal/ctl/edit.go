@@ -106,7 +106,7 @@ func editCommands(sink func(context.Context, edit) error) []*cobra.Command {
 	insert.Flags().StringVar(&after, "after", "", "put it after the last row of this `PATTERN`")
 	insert.Flags().StringVar(&anchorAddress, "address", "", "of the rows of that pattern, the one with this `ADDRESS`")
 
-	set := verb("set PATTERN ADDRESS COLUMNS", "change columns of a row", "SET", cobra.ExactArgs(2), func(argv []string) (map[string]any, error) {
+	set := verb("set PATTERN ADDRESS --COLUMN VALUE...", "change columns of a row", "SET", cobra.ExactArgs(2), func(argv []string) (map[string]any, error) {
 		columns := setColumns()
 		if len(columns) == 0 {
 			return nil, usage("set: no column given: name what changes, as in --pick any")

@@ -131,8 +131,8 @@ func TestInterruptEndsARecv(t *testing.T) {
 		status int
 		text   string
 	}{
-		{"1", exitNo, "routectl: interrupted: 0 of 1 messages\n"},
-		{"0", exitDone, ""},
+		{"1", exitNo, "attached to X\nroutectl: interrupted: 0 of 1 messages\n"},
+		{"0", exitDone, "attached to X\n"},
 	} {
 		var errs bytes.Buffer
 		run, done := context.WithCancel(context.Background())

@@ -63,6 +63,7 @@ func (r *run) recv(ctx context.Context, o recvOptions) error {
 	if err != nil {
 		return linkFailed(at, "receive from "+o.address, err)
 	}
+	fmt.Fprintf(r.env.Stderr, "attached to %s\n", o.address)
 	p := r.stream()
 	got, err := recvAll(ctx, receiver, o, func(m *amqp.Message) error {
 		view := viewMessage(m)

@@ -1,0 +1,87 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"sort"
+
+	"github.com/spf13/cobra"
+)
+
+// statusFirst are the attributes that stand first in a status; the counters follow by name.
+var statusFirst = [...]string{"name", "nodeId", "version", "uptime", "revision", "generation", "rows"}
+
+func statusCommand(r *run) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "show the router: name, revision of the table, what became of messages",
+		Long: `Status prints the attributes of the router. Its counters: received, copies (handed to a hop); accepted, rejected, released, modified
+(outcomes told to senders); discarded (the route is null); unrouted (no route); loops; problems (rows that cannot be reached); and pre-settled copies that
+were dropped, by reason: droppedBusy, droppedGone, droppedLate, droppedRefused. Uptime is in seconds.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return r.status(c.Context()) },
+	}
+}
+
+func (r *run) status(ctx context.Context) error {
+	if r.file != "" {
+		return usage("status: a file has none: give --url")
+	}
+	at, err := r.endpoint()
+	if err != nil {
+		return err
+	}
+	m, err := openManager(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	a, err := m.call(ctx, call{operation: "QUERY", name: "self", kind: "org.amqp.management", properties: map[string]any{"entityType": "router"}})
+	if err != nil {
+		return err
+	}
+	entity, err := firstEntity(a.body)
+	if err != nil {
+		return err
+	}
+	return r.print(entity, func(p *printer) {
+		shown := map[string]bool{"identity": true, "type": true, "started": true}
+		var names []string
+		for _, name := range statusFirst {
+			if !shown[name] {
+				shown[name], names = true, append(names, name)
+			}
+		}
+		rest := len(names)
+		for name := range entity {
+			if !shown[name] {
+				names = append(names, name)
+			}
+		}
+		sort.Strings(names[rest:])
+		for _, name := range names {
+			p.columns(name, fmt.Sprint(entity[name]))
+		}
+	})
+}
+
+// firstEntity makes a map of the first row of a QUERY's answer.
+func firstEntity(body any) (map[string]any, error) {
+	x, _ := plain(body).(map[string]any)
+	names, _ := x["attributeNames"].([]any)
+	rows, _ := x["results"].([]any)
+	if len(rows) == 0 {
+		return nil, no("status: the router tells nothing of itself")
+	}
+	row, _ := rows[0].([]any)
+	if len(row) != len(names) {
+		return nil, no("status: the answer of the router is malformed")
+	}
+	entity := map[string]any{}
+	for i, name := range names {
+		if s, ok := name.(string); ok && row[i] != nil {
+			entity[s] = row[i]
+		}
+	}
+	return entity, nil
+}
