@@ -14,7 +14,15 @@ import (
 )
 
 // outcomeAtStart is what "routectl send" prints, and what the README says of it.
-var outcomeAtStart = regexp.MustCompile(`^(accepted|released|modified|rejected [a-z:-]*[a-z])`)
+var outcomeAtStart = regexp.MustCompile(`^(accepted|released|modified|rejected [a-z:-]*[a-z])($|[:,])`)
+
+// outcomeOf gives the outcome that a line begins with, "" for none.
+func outcomeOf(line string) string {
+	if m := outcomeAtStart.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+		return m[1]
+	}
+	return ""
+}
 
 // The story of the README runs as it is written, on free ports.
 func TestTheStoryOfTheReadme(t *testing.T) {
@@ -75,8 +83,8 @@ func TestTheStoryOfTheReadme(t *testing.T) {
 			continue // done already, with the race detector
 		}
 		lines = append(lines, line)
-		if _, comment, ok := strings.Cut(line, "# "); ok && strings.Contains(line, "routectl send ") {
-			want = append(want, outcomeAtStart.FindString(comment))
+		if _, comment, ok := strings.Cut(line, "# "); ok && strings.Contains(line, "routectl ") && strings.Contains(line, " send ") {
+			want = append(want, outcomeOf(comment))
 		}
 	}
 	script = strings.Join(lines, "") + "\nwait\n"
@@ -103,7 +111,7 @@ func TestTheStoryOfTheReadme(t *testing.T) {
 	arrived := map[string]int{}
 	for line := range strings.Lines(out.String()) {
 		var e event
-		if o := outcomeAtStart.FindString(line); o != "" {
+		if o := outcomeOf(line); o != "" {
 			got = append(got, o)
 		} else if decodeEvent(line, &e) && e.text("event") == "message" {
 			arrived[e.text("to")]++
