@@ -31,7 +31,9 @@ type line struct {
 	resend   []*Copy // of a link that just broke
 	attachAt int64   // a refused link is attached again after that
 	lastErr  error
-	used     bool // since the last tick
+	used     bool  // since the last tick
+	usedAt   int64 // when a tick last saw it used
+	retired  bool  // off the peer's list
 }
 
 // Present tells whether the hop can be expected to take copies.
@@ -53,6 +55,9 @@ func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 		return 0, ErrGone
 	}
 	if ln.dialled != nil {
+		if ln.retired {
+			ln.dialled.enlist(ln)
+		}
 		ln.used = true
 		ln.attach()
 		ln.dialled.want()

@@ -28,6 +28,7 @@ type Options struct {
 	HardQueue       int           // pre-settled messages in a hop's line beyond which more are dropped; 0 is 5000
 	HardQueueBytes  int           // the same in bytes; 0 is 64 MiB
 	DeliveryTimeout time.Duration // for copies not yet sent; 0 is 30 s
+	IdleLink        time.Duration // how long the link to a hop's target is kept without traffic; 0 is a minute
 	MaxFrame        uint32        // bytes; 0 is 64 KiB
 	MaxMessage      uint64        // bytes; 0 is 256 MiB: a message is held whole
 	AnonymousRole   admin.Role    // for ANONYMOUS beyond loopback
@@ -54,6 +55,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.DeliveryTimeout == 0 {
 		o.DeliveryTimeout = 30 * time.Second
+	}
+	if o.IdleLink == 0 {
+		o.IdleLink = time.Minute // a wildcard row can name a great many targets
 	}
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 256 << 20
@@ -337,6 +341,12 @@ func (n *Node) unwatch(l *inlink) {
 func (n *Node) addLine(ln *line) {
 	n.mu.Lock()
 	n.lines[ln] = struct{}{}
+	n.mu.Unlock()
+}
+
+func (n *Node) removeLine(ln *line) {
+	n.mu.Lock()
+	delete(n.lines, ln)
 	n.mu.Unlock()
 }
 

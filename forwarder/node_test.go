@@ -331,3 +331,23 @@ func TestAHopThatIsAwayIsSkipped(t *testing.T) {
 		}
 	}
 }
+
+// Links to targets that nobody uses any more are closed, and made again when somebody does.
+func TestIdleLinksToHopsGo(t *testing.T) {
+	last := start(t, forwarder.Options{})
+	r := start(t, forwarder.Options{IdleLink: 20 * time.Millisecond}, "z/* --> amqp://"+last.hop+"/$1")
+	last.table.Add("*", "null")
+	s := r.sender("")
+	for range 2 {
+		for i := range 20 {
+			if got := r.outcome(s, message(fmt.Sprintf("z/%d", i), "x")); got != "Accepted" {
+				t.Fatalf("z/%d: %s", i, got)
+			}
+		}
+		for deadline := time.Now().Add(10 * time.Second); r.node.Lines() > 0; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d lines are left", r.node.Lines())
+			}
+		}
+	}
+}

@@ -82,6 +82,30 @@ func (p *peer) line(hop *routetable.Hop, routed string, hasTo bool) *line {
 	return ln
 }
 
+// retire takes a line that nothing has used for long off the peer's list, and its link with it. A plan may still point to it: then
+// enlist brings it back. Called under the lock.
+func (p *peer) retire(ln *line) {
+	p.linesMu.Lock()
+	delete(p.lines, lineKey{ln.target, ln.noName})
+	p.linesMu.Unlock()
+	p.n.removeLine(ln)
+	ln.retired = true
+	if ln.l != nil {
+		ln.l.Detach(nil)
+	}
+}
+
+// enlist brings a retired line back. Where another has taken its place meanwhile, both serve. Called under the lock.
+func (p *peer) enlist(ln *line) {
+	ln.retired, ln.attachAt = false, 0
+	p.linesMu.Lock()
+	if k := (lineKey{ln.target, ln.noName}); p.lines[k] == nil {
+		p.lines[k] = ln
+	}
+	p.linesMu.Unlock()
+	p.n.addLine(ln)
+}
+
 // all gives the peer's lines.
 func (p *peer) all() []*line {
 	p.linesMu.Lock()
@@ -228,20 +252,30 @@ func (ln *line) attach() {
 		ln.dialled.s = s
 	}
 	ln.c = c
-	target := &wire.Target{Address: ln.target, HasAddress: !ln.noName}
-	l, err := s.Attach(engine.AttachOptions{
-		Name: fmt.Sprintf("%s/%d", ln.n.name, ln.n.nextID.Add(1)), Role: engine.RoleSender,
-		Source:     &wire.Source{Address: ln.target, HasAddress: !ln.noName},
-		Target:     target,
-		SenderMode: engine.SenderMixed, ReceiverMode: engine.ReceiverFirst,
-		Context: ln,
-	})
+	l, err := s.Attach(ln.attachOptions())
+	if le, ok := err.(*engine.LinkError); ok && le.Condition == wire.CondResourceLimitExceeded { // the session has no handle left: another has
+		if s, err = c.c.Engine.Begin(); err == nil {
+			ln.dialled.s = s
+			l, err = s.Attach(ln.attachOptions())
+		}
+	}
 	if err != nil {
+		ln.n.log.Warn("link to hop cannot be attached", "hop", ln.hop.Text, "error", err)
 		ln.lastErr = err
 		ln.attachAt = now() + int64(time.Second)
 		return
 	}
 	ln.l = l
+}
+
+func (ln *line) attachOptions() engine.AttachOptions {
+	return engine.AttachOptions{
+		Name: fmt.Sprintf("%s/%d", ln.n.name, ln.n.nextID.Add(1)), Role: engine.RoleSender,
+		Source:     &wire.Source{Address: ln.target, HasAddress: !ln.noName},
+		Target:     &wire.Target{Address: ln.target, HasAddress: !ln.noName},
+		SenderMode: engine.SenderMixed, ReceiverMode: engine.ReceiverFirst,
+		Context: ln,
+	}
 }
 
 // attached: the peer took the link.
@@ -293,10 +327,16 @@ func (p *peer) tick(at int64) {
 	for _, ln := range p.all() {
 		if ln.busy.Load() > 0 {
 			ln.attach()
-			used = true
 		}
-		used = used || ln.used
-		ln.used = false
+		switch {
+		case ln.used || ln.busy.Load() > 0:
+			ln.used, ln.usedAt = false, at
+			used = true
+		case ln.usedAt > 0 && at-ln.usedAt > int64(p.n.options.IdleLink):
+			p.retire(ln)
+		case ln.usedAt == 0:
+			ln.usedAt = at
+		}
 	}
 	if used {
 		p.lastUse = at
