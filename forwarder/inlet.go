@@ -3,6 +3,7 @@ package forwarder
 import (
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp"
@@ -16,6 +17,9 @@ type conn struct {
 	n  *Node
 	c  *amqp.Conn // nil for the node's own inlet
 	id uint64
+
+	handing atomic.Bool // the reader has copies that are not with their outlets yet
+	missed  atomic.Bool // somebody wants to look at the waiting messages when it has none
 
 	mu sync.Mutex // stands in for the connection's lock where c is nil
 
@@ -68,6 +72,8 @@ type inlink struct {
 	size    int         // of the link's messages, a running mean; 0 none has come
 	parts   []byte      // of a message that comes in several frames
 	waiting []*delivery // for a row, in order
+
+	replaying bool // messages that waited are on their way to their outlets
 }
 
 var _ amqp.Owner = (*conn)(nil)
@@ -175,7 +181,7 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 		c.n.dispatch(d, c.n.doorPlan, &c.batch)
 		return
 	}
-	if len(l.waiting) > 0 {
+	if len(l.waiting) > 0 || l.replaying {
 		l.wait(d) // behind those that came before
 		return
 	}
@@ -208,6 +214,7 @@ func (c *conn) forward(l *inlink, d *delivery) {
 		c.answer(d, Outcome{Kind: wire.Accepted})
 	default:
 		l.found()
+		c.handing.Store(true)
 		if c.n.dispatch(d, p, &c.batch) == 0 {
 			c.answer(d, Outcome{Kind: wire.Released})
 		}
@@ -240,7 +247,16 @@ func (c *conn) answer(d *delivery, o Outcome) {
 }
 
 // AfterInput hands over the copies of one read.
-func (c *conn) AfterInput() { c.batch.deliver(c.n) }
+func (c *conn) AfterInput() {
+	c.batch.deliver(c.n)
+	if c.handing.Load() {
+		c.handing.Store(false)
+		if c.missed.Load() {
+			c.missed.Store(false)
+			c.n.poke()
+		}
+	}
+}
 
 // clock gives the time, once for each read. Called under the lock.
 func (c *conn) clock() int64 {

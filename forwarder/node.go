@@ -266,12 +266,7 @@ func (n *Node) inFlight() int {
 
 // loop is the node's clock: timeouts, links that wait for a row, peers to be closed.
 func (n *Node) loop() {
-	stop := n.table.OnChange(func(routetable.Change) {
-		select {
-		case n.changed <- struct{}{}:
-		default:
-		}
-	})
+	stop := n.table.OnChange(func(routetable.Change) { n.poke() })
 	defer stop()
 	t := time.NewTicker(250 * time.Millisecond)
 	defer t.Stop()
@@ -284,6 +279,14 @@ func (n *Node) loop() {
 			n.tick(now())
 		}
 		n.recheckLimited(now())
+	}
+}
+
+// poke has the loop look at the waiting messages.
+func (n *Node) poke() {
+	select {
+	case n.changed <- struct{}{}:
+	default:
 	}
 }
 
@@ -326,9 +329,7 @@ func (n *Node) recheckLimited(at int64) {
 	}
 	n.mu.Unlock()
 	for _, l := range links {
-		if !l.recheck(at) {
-			n.unwatch(l)
-		}
+		l.recheck(at)
 	}
 }
 

@@ -32,51 +32,68 @@ func (l *inlink) found() {
 	}
 }
 
-// recheck looks at the waiting messages again: those that match a row now go on, those that waited too long are rejected.
-// It returns whether the link is still to be watched. Called by the node's loop without a lock.
-func (l *inlink) recheck(at int64) bool {
+// recheck looks at the waiting messages again: those that match a row now go on, those that waited too long are rejected. While
+// it has messages that are not with their outlets yet, what comes in waits behind them, so that order is kept. A link that waits for
+// nothing any more is not watched any more. Called by the node's loop without a lock.
+func (l *inlink) recheck(at int64) {
 	c := l.c
 	var b batch
-	var groups []routetable.Group
-	c.lock()
-	c.at = at
-	if l.l == nil {
+	for {
+		c.lock()
+		if c.handing.Load() { // the reader's batch, which came before what waits, is on its way: its end asks for another look
+			c.missed.Store(true)
+			c.release()
+			return
+		}
+		l.replaying = l.replay(&b, at)
+		more := l.replaying
+		if !more && (l.l == nil || !l.limited && len(l.waiting) == 0) {
+			c.n.unwatch(l) // under the lock: a message that waits from now on has it watched again
+		}
 		c.release()
+		if !more {
+			return
+		}
+		b.deliver(c.n)
+	}
+}
+
+// replay sends the waiting messages on their way, by b; true where there were any. Called under the lock.
+func (l *inlink) replay(b *batch, at int64) (sent bool) {
+	c := l.c
+	if l.l == nil {
 		return false
 	}
+	c.at = at
+	var groups []routetable.Group
 	for len(l.waiting) > 0 {
 		d := l.waiting[0]
 		p := c.n.route(l, &d.Message, &groups)
-		if p.found {
-			l.take()
-			switch {
-			case p.problem != "" && !p.tapsOnly:
-				c.refuse(d, p.condition, p.problem)
-			case p.discarded:
-				c.n.count.discarded.Add(1)
-				c.answer(d, Outcome{Kind: wire.Accepted})
-			default:
-				l.found()
-				if c.n.dispatch(d, p, &b) == 0 {
-					c.answer(d, Outcome{Kind: wire.Released})
-				}
-			}
-			continue
-		}
-		if d.waiting > at {
+		if !p.found && d.waiting > at {
 			break
 		}
 		l.take()
-		c.n.unrouted(l, d)
-		c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
+		switch {
+		case !p.found:
+			c.n.unrouted(l, d)
+			c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
+		case p.problem != "" && !p.tapsOnly:
+			c.refuse(d, p.condition, p.problem)
+		case p.discarded:
+			c.n.count.discarded.Add(1)
+			c.answer(d, Outcome{Kind: wire.Accepted})
+		default:
+			l.found()
+			sent = true
+			if c.n.dispatch(d, p, b) == 0 {
+				c.answer(d, Outcome{Kind: wire.Released})
+			}
+		}
 	}
 	if len(l.waiting) == 0 && l.limited && c.n.matches(l.target) {
 		l.found()
 	}
-	watch := l.limited || len(l.waiting) > 0
-	c.release()
-	b.deliver(c.n)
-	return watch
+	return sent
 }
 
 func (l *inlink) take() {
