@@ -351,3 +351,34 @@ func TestIdleLinksToHopsGo(t *testing.T) {
 		}
 	}
 }
+
+// A hop with user and password is logged in to by PLAIN; a wrong password is a hop that is away, and nobody sees it.
+func TestAHopWithALogin(t *testing.T) {
+	users := make(chan string, 10)
+	last := start(t, forwarder.Options{Verify: func(user, password string) (admin.Role, bool) {
+		users <- user
+		return admin.RoleViewer, password == "s3cret"
+	}})
+	r := start(t, forwarder.Options{DeliveryTimeout: 300 * time.Millisecond},
+		"A --> amqp://alice:s3cret@"+last.hop, "B --> amqp://alice:guess@"+last.hop)
+	last.table.Add("*", "null")
+	s := r.sender("")
+	if got := r.outcome(s, message("A", "x")); got != "Accepted" {
+		t.Errorf("right password: %s", got)
+	}
+	if got := <-users; got != "alice" {
+		t.Errorf("logged in as %q", got)
+	}
+	if got := r.outcome(s, message("B", "x")); got != "Released" {
+		t.Errorf("wrong password: %s", got)
+	}
+	// The same users can log in as clients, and have their role at the door.
+	c, err := amqp.Dial(within(t), last.url, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("bob", "s3cret")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if _, err := amqp.Dial(within(t), last.url, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("bob", "guess")}); err == nil {
+		t.Error("a wrong password was let in")
+	}
+}
