@@ -195,30 +195,46 @@ func (c *conn) forward(l *inlink, d *delivery) {
 		return
 	}
 	p := c.n.route(l, &d.Message, &c.groups)
+	if p.found {
+		c.send(l, d, p, &c.batch)
+		return
+	}
+	c.n.count.unrouted.Add(1)
+	if l.hasTarget && !d.Settled {
+		l.wait(d)
+		return
+	}
+	if l.hasTarget {
+		l.limit()
+	}
+	c.refuseUnrouted(l, d)
+}
+
+// send does what a plan that was found says, by way of b; true where the message got copies. Called under the lock.
+func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 	switch {
-	case !p.found:
-		c.n.count.unrouted.Add(1)
-		if l.hasTarget && !d.Settled {
-			l.wait(d)
-			return
-		}
-		if l.hasTarget {
-			l.limit()
-		}
-		c.n.unrouted(l, d)
-		c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
 	case p.problem != "" && !p.tapsOnly:
 		c.refuse(d, p.condition, p.problem)
 	case p.discarded:
 		c.n.count.discarded.Add(1)
-		c.answer(d, Outcome{Kind: wire.Accepted})
+		d.answer(Outcome{Kind: wire.Accepted})
 	default:
 		l.found()
-		c.handing.Store(true)
-		if c.n.dispatch(d, p, &c.batch) == 0 {
-			c.answer(d, Outcome{Kind: wire.Released})
+		if b == &c.batch {
+			c.handing.Store(true)
 		}
+		if c.n.dispatch(d, p, b) > 0 {
+			return true
+		}
+		d.answer(Outcome{Kind: wire.Released})
 	}
+	return false
+}
+
+// refuseUnrouted rejects a message whose address matches nothing, and tallies the address.
+func (c *conn) refuseUnrouted(l *inlink, d *delivery) {
+	c.n.unrouted(l, d)
+	c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
 }
 
 // refuse rejects a message with a named reason; a pre-settled one is dropped and counted.
@@ -226,24 +242,7 @@ func (c *conn) refuse(d *delivery, cond wire.Symbol, text string) {
 	if d.Settled {
 		c.n.count.droppedRefused.Add(1)
 	}
-	c.answer(d, rejected(cond, text))
-}
-
-// answer settles a message that got no copies.
-func (c *conn) answer(d *delivery, o Outcome) {
-	if d.in != nil {
-		c.n.count.outcome(o.Kind)
-		d.in.Context = nil
-		if o.State != nil {
-			d.in.Settle(o.State)
-		} else {
-			d.in.SettleAs(o.Kind)
-		}
-	}
-	if d.link != nil {
-		d.link.room(1)
-	}
-	d.recycle()
+	d.answer(rejected(cond, text))
 }
 
 // AfterInput hands over the copies of one read.

@@ -30,10 +30,9 @@ type line struct {
 	earliest int64   // no queued copy expires before
 	resend   []*Copy // of a link that just broke
 	attachAt int64   // a refused link is attached again after that
-	lastErr  error
-	used     bool  // since the last tick
-	usedAt   int64 // when a tick last saw it used
-	retired  bool  // off the peer's list
+	used     bool    // since the last tick
+	usedAt   int64   // when a tick last saw it used
+	retired  bool    // off the peer's list
 }
 
 // Present tells whether the hop can be expected to take copies.

@@ -261,7 +261,6 @@ func (ln *line) attach() {
 	}
 	if err != nil {
 		ln.n.log.Warn("link to hop cannot be attached", "hop", ln.hop.Text, "error", err)
-		ln.lastErr = err
 		ln.attachAt = now() + int64(time.Second)
 		return
 	}
@@ -280,7 +279,6 @@ func (ln *line) attachOptions() engine.AttachOptions {
 
 // attached: the peer took the link.
 func (ln *line) attached(l *engine.Link) {
-	ln.lastErr = nil
 	ln.pump()
 }
 
@@ -299,7 +297,6 @@ func (ln *line) detached(err error) {
 	ln.l = nil
 	if err != nil && ln.c.c.Engine.IsOpen() { // refused, or closed by the peer: try again in a while
 		ln.n.log.Warn("link to hop refused or closed", "hop", ln.hop.Text, "error", err)
-		ln.lastErr = err
 	}
 	ln.attachAt = now() + int64(time.Second)
 }

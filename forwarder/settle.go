@@ -110,10 +110,18 @@ func (d *delivery) copyDone(c *Copy) (again bool) {
 	return false
 }
 
-// finish settles a delivery by the outcomes of all its copies, and gives the link room for another.
+// finish settles a delivery by the outcomes of all its copies.
 func (d *delivery) finish() {
+	var o Outcome
 	if d.in != nil {
-		o := d.aggregate()
+		o = d.aggregate()
+	}
+	d.answer(o)
+}
+
+// answer tells the sender, where it waits for that, and gives the link room for another message. The delivery is over.
+func (d *delivery) answer(o Outcome) {
+	if d.in != nil {
 		d.conn.n.count.outcome(o.Kind)
 		d.in.Context = nil
 		if o.State != nil {

@@ -1,11 +1,6 @@
 package forwarder
 
-import (
-	"strconv"
-
-	"github.com/fingerpost/fingerpost/internal/amqp/wire"
-	"github.com/fingerpost/fingerpost/routetable"
-)
+import "github.com/fingerpost/fingerpost/routetable"
 
 // A link whose target matches no row has one credit. Its message waits for a row until the delivery timeout, then it is rejected. The
 // same holds for what is in flight when the rows of a target vanish (DESIGN §4).
@@ -73,21 +68,10 @@ func (l *inlink) replay(b *batch, at int64) (sent bool) {
 			break
 		}
 		l.take()
-		switch {
-		case !p.found:
-			c.n.unrouted(l, d)
-			c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
-		case p.problem != "" && !p.tapsOnly:
-			c.refuse(d, p.condition, p.problem)
-		case p.discarded:
-			c.n.count.discarded.Add(1)
-			c.answer(d, Outcome{Kind: wire.Accepted})
-		default:
-			l.found()
+		if !p.found {
+			c.refuseUnrouted(l, d)
+		} else if c.send(l, d, p, b) {
 			sent = true
-			if c.n.dispatch(d, p, b) == 0 {
-				c.answer(d, Outcome{Kind: wire.Released})
-			}
 		}
 	}
 	if len(l.waiting) == 0 && l.limited && c.n.matches(l.target) {

@@ -42,12 +42,13 @@ func (p *dispositions) flush(s *Session, asReceiver bool) {
 	writeDisposition(s, asReceiver, p.first, p.last, simpleState(p.kind), p.settled)
 }
 
-// The two outcomes without a body, encoded.
+// The two outcomes without a body, as slices made once. Nobody writes to them.
 var (
-	acceptedState = []byte{0x00, 0x53, 0x24, 0x45}
-	releasedState = []byte{0x00, 0x53, 0x26, 0x45}
+	acceptedState = []byte(wire.EncodedAccepted)
+	releasedState = []byte(wire.EncodedReleased)
 )
 
+// simpleState encodes an outcome without a body; nil for none.
 func simpleState(k wire.StateKind) []byte {
 	switch k {
 	case wire.Accepted:

@@ -6,8 +6,8 @@ import (
 
 // The roles of a link's end, ours.
 const (
-	RoleSender   = wire.Role(false)
-	RoleReceiver = wire.Role(true)
+	RoleSender   = wire.RoleSender
+	RoleReceiver = wire.RoleReceiver
 )
 
 // Settle modes (AMQP 1.0 part 2, 2.8.2 and 2.8.3).
@@ -57,20 +57,16 @@ type Link struct {
 	Context any          // the handler's own
 }
 
-// Terminus is what an attach says of the link, as the peer sent it.
-type Terminus = wire.Attach
-
-func (l *Link) Name() string          { return l.name }
-func (l *Link) IsSender() bool        { return l.role == RoleSender }
-func (l *Link) Local() bool           { return l.isLocal }
-func (l *Link) Remote() *wire.Attach  { return l.peer } // valid inside Attached
-func (l *Link) Credit() uint32        { return l.credit }
-func (l *Link) Gone() bool            { return l.gone }
-func (l *Link) SenderMode() uint8     { return l.sndMode }
-func (l *Link) ReceiverMode() uint8   { return l.rcvMode }
-func (l *Link) MaxMessage() uint64    { return l.maxRemote }
-func (l *Link) Session() *Session     { return l.s }
-func (l *Link) DeliveryCount() uint32 { return l.deliveryCount }
+func (l *Link) Name() string         { return l.name }
+func (l *Link) IsSender() bool       { return l.role == RoleSender }
+func (l *Link) Local() bool          { return l.isLocal }
+func (l *Link) Remote() *wire.Attach { return l.peer } // valid inside Attached
+func (l *Link) Credit() uint32       { return l.credit }
+func (l *Link) Gone() bool           { return l.gone }
+func (l *Link) SenderMode() uint8    { return l.sndMode }
+func (l *Link) ReceiverMode() uint8  { return l.rcvMode }
+func (l *Link) MaxMessage() uint64   { return l.maxRemote }
+func (l *Link) Session() *Session    { return l.s }
 
 func (s *Session) newLink(name string, role wire.Role) *Link {
 	l := &Link{s: s, name: name, role: role}
