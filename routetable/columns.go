@@ -154,7 +154,7 @@ var columns = []column{
 
 // Bounds of the numbers in a row.
 const (
-	maxOrder  = 1 << 31
+	maxOrder  = 1<<31 - 1
 	maxWeight = 1 << 20
 	maxRetry  = 1 << 20
 )

@@ -42,6 +42,9 @@ type form struct {
 // literal reports whether the pattern is a single whole address.
 func (p *pattern) literal() bool { return len(p.forms) == 0 && len(p.lits) == 1 }
 
+// plain reports whether the pattern is its own text as a literal address.
+func (p *pattern) plain() bool { return p.literal() && p.lits[0] == p.text }
+
 // ValidatePattern says what is wrong with a pattern, as an add does.
 func ValidatePattern(text string) error {
 	_, err := compilePattern(text)

@@ -49,3 +49,10 @@ func (s *Snapshot) Row(id uint64) *Route {
 	}
 	return nil
 }
+
+// ChangedSince reports whether what addr finds may be another than it was at an earlier generation. A false yes is possible.
+//
+// A cache of what an address led to keeps the generation it was made at and asks this at each use for every name that was looked up.
+func (s *Snapshot) ChangedSince(generation uint64, addr string) bool {
+	return generation != s.generation
+}
