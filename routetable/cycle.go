@@ -1,6 +1,9 @@
 package routetable
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // checkCycles refuses names that lead back to themselves by literal rows alone. Only rows reachable from the given ones are looked at.
 func (s *Snapshot) checkCycles(lists ...[]*Route) error {
@@ -14,7 +17,7 @@ func (s *Snapshot) checkCycles(lists ...[]*Route) error {
 		next []string
 	}
 	for _, rows := range lists {
-		for _, r := range rows {
+		for _, r := range slices.Backward(rows) {
 			if _, ok := nextName(r); !ok || !r.c.pattern.literal() {
 				continue
 			}
@@ -58,13 +61,11 @@ func (s *Snapshot) checkCycles(lists ...[]*Route) error {
 
 // namesBehind lists the names that the literal rows of a name lead to.
 func (s *Snapshot) namesBehind(name string) []string {
-	nodes, _ := s.index.exact.get(name)
 	var names []string
-	for _, n := range nodes {
-		for _, r := range n.rows {
-			if next, ok := nextName(r); ok {
-				names = append(names, next)
-			}
+	for _, w := range s.index.keys.get(uint32(hashText(kindExact, name) >> 32)) {
+		r := s.route(uint32(w))
+		if next, ok := nextName(r); ok && slices.Contains(r.c.pattern.lits, name) {
+			names = append(names, next)
 		}
 	}
 	return names

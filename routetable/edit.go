@@ -3,126 +3,88 @@ package routetable
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 )
 
-// edit is a batch of ops on its way from one snapshot to the next. Nothing of it shows before finish.
+// edit is a batch of ops on its way from one snapshot to the next. Nothing of it shows before it is published.
 type edit struct {
 	t     *Table
 	base  *Snapshot
-	owner *owner
+	s     *Snapshot // the next one, under way: it can be read
+	owner owner
 
-	match   MatchMode
-	nextID  uint64
 	nextPos int64
-	nodes   map[string]*draft // patterns touched, with their rows as they are now
-	was     map[uint64]*Route // rows touched, by id: as they were, nil for new ones
-	now     map[uint64]*Route // rows touched, by id: as they are, nil for rows gone
-	moved   map[uint64]bool   // rows whose place among the others changed
-	touched []uint64          // keys of was, in the order they were touched
+	ids     idSource
+	touched []touch
+	places  map[uint64]int // where in touched a row of base is, by id
+	fresh   []int          // where in touched the rows with new ids are, by serial
+	moved   map[uint64]bool
+	written []uint64 // refs of records written
+	dropped []uint64 // refs of records of base that are in no row any more
+	buffer  []byte
 	notes   []string
 	warn    []Warning
 }
 
-// draft is the rows of one pattern while they are edited.
-type draft struct {
-	pat   *pattern
-	rows  []*Route            // in table order
-	byKey map[string][]*Route // by address key, once there are many
+// touch is a row that the edit changes: as it was, nil for a new one, and as it is, nil for one that is gone.
+type touch struct {
+	id       uint64
+	was, now *Route
 }
 
-// manyRows is where a draft begins to find rows by a map.
-const manyRows = 32
+// idSource gives ids: a slot, and a serial number that tells apart the rows that have a slot one after the other.
+type idSource struct {
+	free   []uint32 // slots of rows that are gone
+	slots  uint32   // slots ever used
+	serial uint32   // the last serial given
+}
+
+func (d *idSource) next() uint64 {
+	slot := d.slots
+	if n := len(d.free); n > 0 {
+		slot = d.free[n-1]
+		d.free = d.free[:n-1]
+	} else {
+		d.slots++
+	}
+	d.serial++
+	return uint64(d.serial)<<32 | uint64(slot)
+}
 
 func newEdit(t *Table, base *Snapshot) *edit {
-	return &edit{
-		t: t, base: base, owner: new(owner), match: base.match, nextID: t.nextID, nextPos: t.nextPos,
-		nodes: map[string]*draft{}, was: map[uint64]*Route{}, now: map[uint64]*Route{}, moved: map[uint64]bool{},
-	}
+	s := *base
+	t.owner++
+	return &edit{t: t, base: base, s: &s, owner: t.owner, nextPos: t.nextPos, ids: t.ids}
 }
 
-// pattern returns the draft of a pattern, nil where the table has no such pattern and make is false.
-func (e *edit) pattern(text string, make bool) (*draft, error) {
-	if d := e.nodes[text]; d != nil {
-		return d, nil
+// pattern returns the compiled pattern of a text, that of a row that has it where there is one.
+func (e *edit) pattern(text string) (*pattern, error) {
+	if !strings.HasPrefix(text, globPrefix) {
+		return compilePattern(text)
 	}
-	if n := e.base.index.find(text); n != nil {
-		d := &draft{pat: n.pat, rows: slices.Clone(n.rows)}
-		e.nodes[text] = d
-		return d, nil
+	var p *pattern
+	e.s.recordsOf(text, func(rec record) bool { p = e.s.route(rec.slot()).c.pattern; return false })
+	if p != nil {
+		return p, nil
 	}
-	if !make {
-		return nil, nil
-	}
-	p, err := compilePattern(text)
-	if err != nil {
-		return nil, err
-	}
-	d := &draft{pat: p}
-	e.nodes[text] = d
-	return d, nil
+	return compilePattern(text)
 }
 
-// rowsOf returns the rows of a pattern now, for reading.
-func (e *edit) rowsOf(text string) []*Route {
-	if d := e.nodes[text]; d != nil {
-		return d.rows
+// touch returns the note of a row's change, made at the first. was is the row before.
+func (e *edit) touch(id uint64, was *Route) *touch {
+	if serial := uint32(id >> 32); serial-e.t.ids.serial-1 < uint32(len(e.fresh)) {
+		return &e.touched[e.fresh[serial-e.t.ids.serial-1]]
 	}
-	if n := e.base.index.find(text); n != nil {
-		return n.rows
-	}
-	return nil
-}
-
-// find returns the row of d that an op on (key, origin) means: among configured rows the key alone decides.
-func (d *draft) find(key, origin string) *Route {
-	if d == nil {
-		return nil
-	}
-	rows := d.rows
-	if len(rows) > manyRows {
-		if d.byKey == nil {
-			d.byKey = map[string][]*Route{}
-			for _, r := range rows {
-				d.byKey[r.c.key] = append(d.byKey[r.c.key], r)
-			}
+	at, ok := e.places[id]
+	if !ok {
+		at = len(e.touched)
+		if e.places == nil {
+			e.places = map[uint64]int{}
 		}
-		rows = d.byKey[key]
+		e.places[id] = at
+		e.touched = append(e.touched, touch{id: id, was: was})
 	}
-	for _, r := range rows {
-		if r.c.key == key && (r.Origin == origin || Configured(origin) && Configured(r.Origin)) {
-			return r
-		}
-	}
-	return nil
-}
-
-func (d *draft) insert(r *Route) {
-	i := len(d.rows)
-	if i > 0 && r.before(d.rows[i-1]) {
-		i = sort.Search(i, func(i int) bool { return r.before(d.rows[i]) })
-	}
-	d.rows = slices.Insert(d.rows, i, r)
-	if d.byKey != nil {
-		d.byKey[r.c.key] = append(d.byKey[r.c.key], r)
-	}
-}
-
-func (d *draft) remove(r *Route) {
-	i := sort.Search(len(d.rows), func(i int) bool { return !d.rows[i].before(r) })
-	d.rows = slices.Delete(d.rows, i, i+1)
-	if d.byKey != nil {
-		d.byKey[r.c.key] = slices.DeleteFunc(d.byKey[r.c.key], func(o *Route) bool { return o == r })
-	}
-}
-
-// touch notes a row before it changes.
-func (e *edit) touch(id uint64, before *Route) {
-	if _, ok := e.was[id]; !ok {
-		e.was[id] = before
-		e.touched = append(e.touched, id)
-	}
+	return &e.touched[at]
 }
 
 // compile checks the texts and columns of r and fills r.c.
@@ -140,32 +102,42 @@ func (e *edit) compile(r *Route, p *pattern) error {
 
 // compileRow makes what the table keeps of a row's texts. It refuses a bad predicate and a bad literal address.
 func compileRow(r *Route, p *pattern, dynamicHosts bool) (*compiled, error) {
+	c := &compiled{}
+	return c, c.compile(r, p, dynamicHosts)
+}
+
+func (c *compiled) compile(r *Route, p *pattern, dynamicHosts bool) error {
+	c.pattern = p
 	if len(r.Address) > MaxTextBytes {
-		return nil, &RefusedError{What: "the address is longer than 64 KiB", Where: "address"}
+		return &RefusedError{What: "the address is longer than 64 KiB", Where: "address"}
 	}
-	c := &compiled{pattern: p, template: compileTemplate(r.Address)}
 	if r.When != "" {
 		w, err := CompileWhen(r.When)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.when = w
 	}
-	t := c.template
-	if !t.literal {
-		c.key = templateKey(r.Address)
-		return c, nil
+	if strings.IndexByte(r.Address, '$') < 0 {
+		c.template = &literalTemplate
+	} else {
+		c.template = compileTemplate(r.Address)
 	}
-	h, err := parseHop(t.value)
+	if !c.template.literal {
+		c.key = templateKey(r.Address)
+		return nil
+	}
+	value := c.template.of(r.Address)
+	h, err := parseHop(value)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.key = h.Key
-	c.match = Match{Result: t.value, Problem: h.problem}
+	c.match = Match{Result: value, Problem: h.problem}
 	if h.problem == "" {
 		c.match.Hop = &h.Hop
 	}
-	return c, nil
+	return nil
 }
 
 // templateKey is the normal form of an address that is a template: its scheme in lower case, amqp:// where there is none.
@@ -183,62 +155,97 @@ func templateKey(text string) string {
 }
 
 // put adds a new row at r.pos.
-func (e *edit) put(d *draft, r *Route) {
-	e.nextID++
-	r.ID = e.nextID
+func (e *edit) put(r *Route) {
+	r.ID = e.ids.next()
 	r.c.match.Route = r
-	e.touch(r.ID, nil)
-	e.now[r.ID] = r
-	d.insert(r)
+	e.fresh = append(e.fresh, len(e.touched))
+	e.touched = append(e.touched, touch{id: r.ID, now: r})
+	e.insertRow(r)
 }
 
-// change puts r in the place of old, whose id it takes. Both are rows of d.
-func (e *edit) change(d *draft, old, r *Route) {
+// insertRow puts the row, which has its id, into the snapshot under way.
+func (e *edit) insertRow(r *Route) {
+	e.write(r)
+	e.s.order.add(r.orderKey(), e.owner)
+	e.s.index.add(r, e.owner)
+	if r.c.when != nil {
+		e.s.whens++
+	}
+}
+
+// write writes the row's record in the place of the one that its slot has.
+func (e *edit) write(r *Route) {
+	e.buffer = appendRecord(e.buffer[:0], r)
+	ref := e.t.arena.put(e.buffer)
+	e.written = append(e.written, ref)
+	e.s.chunks = e.t.arena.chunks
+	at := e.slot(r)
+	e.forget(*at)
+	*at = ref
+}
+
+// slot is the place of the row's ref, for writing.
+func (e *edit) slot(r *Route) *uint64 {
+	slot := int(uint32(r.ID))
+	for e.s.slots.n < slot {
+		e.s.slots.edit(e.s.slots.n, e.owner)
+	}
+	return e.s.slots.edit(slot, e.owner)
+}
+
+func (e *edit) forget(ref uint64) {
+	if ref != 0 {
+		e.dropped = append(e.dropped, ref)
+	}
+}
+
+// change puts r in the place of old, whose id it takes. They have the same pattern.
+func (e *edit) change(old, r *Route) {
 	r.ID = old.ID
 	c := *r.c
 	c.match.Route = r
 	r.c = &c
-	e.touch(r.ID, old)
-	e.now[r.ID] = r
-	d.remove(old)
-	d.insert(r)
+	e.touch(r.ID, old).now = r
+	e.write(r)
+	if r.orderKey() != old.orderKey() {
+		e.s.order.remove(old.orderKey(), e.owner)
+		e.s.order.add(r.orderKey(), e.owner)
+	}
+	if r.Origin != old.Origin && (Learned(r.Origin) || Learned(old.Origin)) {
+		e.s.index.remove(old, e.owner)
+		e.s.index.add(r, e.owner)
+	}
+	if old.c.when != nil {
+		e.s.whens--
+	}
+	if r.c.when != nil {
+		e.s.whens++
+	}
 }
 
 // restore puts back a row that was dropped, as r, whose id is set.
-func (e *edit) restore(d *draft, r *Route) {
+func (e *edit) restore(r *Route) {
 	r.c.match.Route = r
-	e.now[r.ID] = r
-	d.insert(r)
+	e.touch(r.ID, nil).now = r
+	e.insertRow(r)
 }
 
 func (e *edit) drop(r *Route) {
-	d, _ := e.pattern(r.Pattern, false)
-	e.touch(r.ID, r)
-	e.now[r.ID] = nil
-	d.remove(r)
-}
-
-// current gives all rows of the table as the edit has it, in no order.
-func (e *edit) current(yield func(*Route) bool) {
-	for _, r := range e.base.rows {
-		now := r
-		if len(e.now) > 0 {
-			if o, touched := e.now[r.ID]; touched {
-				now = o
-			}
-		}
-		if now != nil && !yield(now) {
-			return
-		}
-	}
-	for _, id := range e.touched {
-		if e.was[id] == nil && e.now[id] != nil && !yield(e.now[id]) {
-			return
-		}
+	e.touch(r.ID, r).now = nil
+	at := e.slot(r)
+	e.forget(*at)
+	*at = 0
+	e.s.order.remove(r.orderKey(), e.owner)
+	e.s.index.remove(r, e.owner)
+	if r.c.when != nil {
+		e.s.whens--
 	}
 }
 
-// gap is the distance between the positions of rows that are appended: room for 31 inserts at one place before all are renumbered.
+// current gives all rows of the table as the edit has it. The edit must not change while they are given.
+func (e *edit) current(yield func(*Route) bool) { e.s.Routes()(yield) }
+
+// gap is the distance between the positions of rows that are appended: room for 31 inserts at one place before rows beside it are moved.
 const gap = 1 << 31
 
 func (e *edit) lastPos() int64 {
@@ -246,63 +253,81 @@ func (e *edit) lastPos() int64 {
 	return e.nextPos
 }
 
-// posBeside returns a free position just before or after anchor, numbering all rows anew where there is none.
+// posBeside returns a free position just before or after anchor, among the rows of its order.
 func (e *edit) posBeside(anchor *Route, before bool) int64 {
 	for {
-		lo, hi := int64(0), e.nextPos+2*gap
-		for r := range e.current {
-			if r.pos < anchor.pos {
-				lo = max(lo, r.pos)
-			} else if r.pos > anchor.pos {
-				hi = min(hi, r.pos)
-			}
+		k := anchor.orderKey()
+		prev, next, hasPrev, hasNext := e.s.order.around(k)
+		lo, hi := k.pos-2*gap, k.pos+2*gap
+		if hasPrev && prev.order == k.order {
+			lo = prev.pos
+		}
+		if hasNext && next.order == k.order {
+			hi = next.pos
 		}
 		if before {
-			hi = anchor.pos
+			hi = k.pos
 		} else {
-			lo = anchor.pos
+			lo = k.pos
 		}
 		if hi-lo > 1 {
 			pos := lo + (hi-lo)/2
 			e.nextPos = max(e.nextPos, pos)
 			return pos
 		}
-		id := anchor.ID
-		e.renumber()
-		anchor = e.now[id]
+		e.spread(k)
+		anchor = e.s.Row(anchor.ID)
 	}
 }
 
-// renumber gives every row a position with room around it.
-func (e *edit) renumber() {
-	var rows []*Route
-	for r := range e.current {
-		rows = append(rows, r)
-	}
-	slices.SortFunc(rows, func(a, b *Route) int { return cmp64(a.pos, b.pos) })
-	e.nextPos = 0
-	for _, old := range rows {
-		d, _ := e.pattern(old.Pattern, false)
-		r := *old
-		r.pos = e.lastPos()
-		d.byKey = nil
-		e.touch(old.ID, old)
-		c := *old.c
-		c.match.Route = &r
-		r.c = &c
-		e.now[old.ID] = &r
-		d.rows[slices.Index(d.rows, old)] = &r
+// spread gives the rows about a place new positions, with room between them: so many rows that there is.
+func (e *edit) spread(k orderKey) {
+	const room = 1 << 10
+	at := e.s.order.rank(k)
+	for width := 32; ; width *= 2 {
+		var keys []orderKey
+		from := max(at-width, 0)
+		e.s.order.each(from, func(o orderKey) bool {
+			if o.order == k.order {
+				keys = append(keys, o)
+			}
+			return o.order <= k.order && len(keys) < 2*width
+		})
+		lo, hi := keys[0].pos-gap, keys[len(keys)-1].pos+gap
+		if prev, _, has, _ := e.s.order.around(keys[0]); has && prev.order == k.order {
+			lo = prev.pos
+		}
+		if _, next, _, has := e.s.order.around(keys[len(keys)-1]); has && next.order == k.order {
+			hi = next.pos
+		}
+		step := (hi - lo) / int64(len(keys)+1)
+		if step < room && len(keys) >= 2*width {
+			continue
+		}
+		if step < room {
+			step = gap
+			hi = lo + step*int64(len(keys)+1)
+		}
+		rows := make([]*Route, len(keys))
+		for i, o := range keys {
+			rows[i] = e.s.route(o.slot)
+		}
+		for i, old := range rows {
+			r := *old
+			r.pos = lo + step*int64(i+1)
+			e.change(old, &r)
+		}
+		e.nextPos = max(e.nextPos, hi)
+		return
 	}
 }
 
-func cmp64(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+// move notes that the row's place among the others is meant to be another.
+func (e *edit) move(id uint64) {
+	if e.moved == nil {
+		e.moved = map[uint64]bool{}
 	}
-	return 0
+	e.moved[id] = true
 }
 
 func (e *edit) note(format string, args ...any) {
@@ -311,11 +336,10 @@ func (e *edit) note(format string, args ...any) {
 
 // finish makes the next snapshot and says what changed. Where nothing did, the snapshot is base.
 func (e *edit) finish() (*Snapshot, Change, error) {
-	c := Change{Note: strings.Join(e.notes, "; "), Warnings: e.warn, MatchSet: e.match != e.base.match}
+	c := Change{Note: strings.Join(e.notes, "; "), Warnings: e.warn, MatchSet: e.s.match != e.base.match}
 	configured := c.MatchSet
-	moved := false
-	for _, id := range e.touched {
-		was, now := e.was[id], e.now[id]
+	for i := range e.touched {
+		was, now := e.touched[i].was, e.touched[i].now
 		switch {
 		case was == nil && now == nil:
 			continue
@@ -323,8 +347,11 @@ func (e *edit) finish() (*Snapshot, Change, error) {
 			c.Added = append(c.Added, now)
 		case now == nil:
 			c.Removed = append(c.Removed, was)
-		case was.c.key == now.c.key && was.Address == now.Address && was.Origin == now.Origin && !e.moved[id] && sameColumns(was, now, ^ColumnSet(0)) == "":
-			moved = moved || was.pos != now.pos
+		case was.c.key == now.c.key && was.Address == now.Address && was.Origin == now.Origin && !e.moved[was.ID] && sameColumns(was, now, ^ColumnSet(0)) == "":
+			if was.pos != now.pos {
+				c.moved = append(c.moved, now)
+				c.movedFrom = append(c.movedFrom, was)
+			}
 			continue
 		default:
 			c.Updated, c.Before = append(c.Updated, now), append(c.Before, was)
@@ -335,72 +362,78 @@ func (e *edit) finish() (*Snapshot, Change, error) {
 			configured = configured || Configured(now.Origin)
 		}
 	}
-	if !c.Changed() && !moved {
+	if !c.Changed() && len(c.moved) == 0 {
 		c.Revision, c.Generation = e.base.revision, e.base.generation
 		return e.base, c, nil
 	}
-	s := e.build()
+	s := e.s
 	if err := s.checkCycles(c.Added, c.Updated); err != nil {
 		return nil, Change{}, err
 	}
-	s.generation = e.base.generation + 1
-	s.revision = e.base.revision
+	s.generation++
 	if configured {
 		s.revision++
 	}
 	c.Revision, c.Generation = s.revision, s.generation
+	s.recent = s.recent.with(s.generation, e.patterns(&c))
 	return s, c, nil
 }
 
-// build makes the snapshot, without its counters.
-func (e *edit) build() *Snapshot {
-	s := &Snapshot{match: e.match, dynamicHosts: e.base.dynamicHosts, index: e.base.index, whens: e.base.whens}
-	fresh := make([]*Route, 0, len(e.touched))
-	for _, id := range e.touched {
-		if r := e.was[id]; r != nil && r.c.when != nil {
-			s.whens--
-		}
-		if r := e.now[id]; r != nil {
-			fresh = append(fresh, r)
-			if r.c.when != nil {
-				s.whens++
+// patterns lists the patterns that a change touches; nil is too many, or all.
+func (e *edit) patterns(c *Change) []*pattern {
+	if c.MatchSet || len(c.Added)+len(c.Removed)+len(c.Updated) > maxRecentPatterns {
+		return nil
+	}
+	list := make([]*pattern, 0, 4)
+	for _, rows := range [...][]*Route{c.Added, c.Removed, c.Updated} {
+		for _, r := range rows {
+			if !slices.ContainsFunc(list, func(p *pattern) bool { return p.text == r.Pattern }) {
+				list = append(list, r.c.pattern)
 			}
 		}
 	}
-	s.rows = e.mergeRows(fresh)
-	for text, d := range e.nodes {
-		if len(d.rows) == 0 {
-			s.index.remove(text, e.owner)
-			continue
-		}
-		n := &node{pat: d.pat, rows: d.rows}
-		n.build()
-		s.index.set(n, e.owner)
-	}
-	return s
+	return list
 }
 
-// mergeRows gives base's rows without those touched, with fresh among them, in table order. What lies between is copied as it is.
-func (e *edit) mergeRows(fresh []*Route) []*Route {
-	events := fresh
-	for _, id := range e.touched {
-		if r := e.was[id]; r != nil {
-			events = append(events, r)
+// commit makes what the edit used of the table's stock final; s is what finish made.
+func (e *edit) commit() {
+	t := e.t
+	t.nextPos = e.nextPos
+	t.ids = e.ids
+	for i := range e.touched {
+		if e.touched[i].now == nil {
+			t.ids.free = append(t.ids.free, uint32(e.touched[i].id))
 		}
 	}
-	slices.SortFunc(events, compareRoutes)
-	base := e.base.rows
-	rows := make([]*Route, 0, len(base)+len(fresh))
-	for _, r := range events {
-		at := sort.Search(len(base), func(i int) bool { return !base[i].before(r) })
-		rows = append(rows, base[:at]...)
-		base = base[at:]
-		if len(base) > 0 && base[0] == e.was[r.ID] {
-			base = base[1:]
-		}
-		if r == e.now[r.ID] {
-			rows = append(rows, r)
-		}
+	for _, ref := range e.dropped {
+		t.arena.drop(ref)
 	}
-	return append(rows, base...)
+}
+
+// tidy empties the chunk with the most dead bytes, where there are many.
+func (e *edit) tidy() {
+	a := &e.t.arena
+	worst := a.worst()
+	if worst < 0 {
+		return
+	}
+	b := record(a.chunks[worst].b[:a.use[worst].end])
+	for at := 0; at < len(b); {
+		rec := b[at:]
+		rec = rec[:rec.size()]
+		ref := (uint64(worst)<<offsetBits | uint64(at)) + 1
+		if slot := int(rec.slot()); slot < e.s.slots.n && *e.s.slots.at(slot) == ref {
+			*e.s.slots.edit(slot, e.owner) = a.put(rec)
+		}
+		at += len(rec)
+	}
+	a.release(worst)
+	e.s.chunks = a.chunks
+}
+
+// abandon gives back what the edit used. Records that were written stay where they are, dead: their place names them.
+func (e *edit) abandon() {
+	for _, ref := range e.written {
+		e.t.arena.drop(ref)
+	}
 }

@@ -10,7 +10,7 @@ type template struct {
 	text    string
 	parts   []part
 	literal bool   // it names no group
-	value   string // of a literal: its expansion, "$$" made "$"
+	value   string // of a literal: its expansion, "$$" made "$"; see of
 	size    int    // bytes of the literal parts
 	highest int    // the highest group number, 0 is the whole address
 	lone    bool   // a "$" without a number or a second "$"
@@ -21,6 +21,17 @@ type template struct {
 	dynamic     bool // captures supply the whole host
 	inHost      int  // parts before this one are in the scheme or the authority
 	afterScheme bool // a capture follows "x:/" and could complete a "://"
+}
+
+// literalTemplate is the template of every address without a "$".
+var literalTemplate = template{literal: true}
+
+// of is the expansion of a literal whose text is address.
+func (t *template) of(address string) string {
+	if t == &literalTemplate {
+		return address
+	}
+	return t.value
 }
 
 // part is literal text, or the number of a group. A group that no pattern has is -1.

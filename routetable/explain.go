@@ -57,40 +57,39 @@ func (s *Snapshot) Explain(addr, target string, property func(string) (string, b
 
 // explainRows appends every row whose pattern fits addr. Groups that are not used get the numbers after n.
 func (s *Snapshot) explainRows(dst []Explained, addr string, used map[uint64]int, n int, property func(string) (string, bool)) []Explained {
-	for _, node := range s.index.match(nil, addr) {
-		ends := node.pat.capture(nil, addr)
+	rows := s.rowsFor(nil, addr)
+	cands := groupRows(make([]cand, 0, len(rows)), rows, func(*Route) bool { return true })
+	for i := range cands {
+		c := &cands[i]
+		ends := c.pattern.capture(nil, addr)
 		captures := make([]string, 0, len(ends)/2)
 		for i := 0; i < len(ends); i += 2 {
 			captures = append(captures, addr[ends[i]:ends[i+1]])
 		}
-		for gi := range node.groups {
-			g := &node.groups[gi]
-			number := 0
-			for _, m := range g.group.Matches {
-				if number == 0 {
-					number = used[m.Route.ID]
-				}
-			}
+		number := 0
+		for _, m := range c.matches {
 			if number == 0 {
-				n++
-				number = n
+				number = used[m.Route.ID]
 			}
-			c := cand{group: g, node: node, matches: g.group.Matches}
-			for _, m := range s.expandAll(&c, addr) {
-				r := m.Route
-				_, isUsed := used[r.ID]
-				e := Explained{
-					Pattern: r.Pattern, Address: r.Address, Captures: captures, Result: m.Result, Problem: m.Problem, Pick: r.Pick,
-					Group: number, Fallback: r.Fallback, Optional: r.Optional, Used: isUsed, Route: r,
-				}
-				if m.Hop != nil {
-					e.Hop = m.Hop.Text
-				}
-				if !isUsed {
-					e.Why = whyNot(r, property)
-				}
-				dst = append(dst, e)
+		}
+		if number == 0 {
+			n++
+			number = n
+		}
+		for _, m := range s.expandAll(c, addr) {
+			r := m.Route
+			_, isUsed := used[r.ID]
+			e := Explained{
+				Pattern: r.Pattern, Address: r.Address, Captures: captures, Result: m.Result, Problem: m.Problem, Pick: r.Pick,
+				Group: number, Fallback: r.Fallback, Optional: r.Optional, Used: isUsed, Route: r,
 			}
+			if m.Hop != nil {
+				e.Hop = m.Hop.Text
+			}
+			if !isUsed {
+				e.Why = whyNot(r, property)
+			}
+			dst = append(dst, e)
 		}
 	}
 	slices.SortFunc(dst, func(a, b Explained) int { return compareRoutes(a.Route, b.Route) })

@@ -201,7 +201,7 @@ func (f *File) check() error {
 		return at.errorf("%s", err)
 	}
 	f.Warnings = e.warn
-	for _, r := range s.rows {
+	for r := range s.Routes() {
 		f.Warnings = s.warnRow(f.Warnings, r)
 	}
 	sortWarnings(f.Warnings)
@@ -218,23 +218,26 @@ func (f *File) Keep(old *File) {
 // connection only with all, and then as comments.
 func (s *Snapshot) File(all bool) *File {
 	f := &File{Match: s.match, HasMatch: true}
-	for _, r := range s.rows {
+	s.records(func(rec record) bool {
+		origin := rec.origin()
 		switch {
-		case r.Origin == OriginSystem:
-		case !Live(r.Origin):
-			f.Routes = append(f.Routes, plain(r))
+		case origin == OriginSystem:
+		case !Live(origin):
+			f.Routes = append(f.Routes, plain(rec))
 		case all:
-			f.live = append(f.live, plain(r))
+			f.live = append(f.live, plain(rec))
 		}
-	}
+		return true
+	})
 	return f
 }
 
-// plain is a copy of a row without what the table knows of it.
-func plain(r *Route) Route {
-	c := *r
-	c.ID, c.pos, c.c = 0, 0, nil
-	return c
+// plain is the row of a record without what the table knows of it.
+func plain(rec record) Route {
+	var r Route
+	append(record(nil), rec...).row(&r)
+	r.ID, r.pos = 0, 0
+	return r
 }
 
 // fromPrefix begins the comment that says whose a row is. It is made anew by each store.

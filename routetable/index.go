@@ -1,156 +1,477 @@
 package routetable
 
-import "slices"
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"strings"
+	"sync/atomic"
+	"unsafe"
 
-// index finds the nodes whose pattern fits an address. It is a value: a copy is a snapshot, edits of one copy do not show in another.
-// Its whole interface is find, set, remove and match; nothing else knows how it is built.
+	"github.com/gobwas/glob/syntax"
+)
+
+// index finds the rows whose pattern may fit an address. It is a value: a copy is a snapshot, edits of one copy do not show in another.
 //
-// Literals are in a hash map. A wildcard form is filed under its literal prefix, cut to one of a few lengths, so that a lookup needs one
-// probe a length; forms without a prefix are one list.
+// There is one multimap from hashes to rows (keys), and a row is filed in it under hashes of several kinds:
+//
+//   - its pattern's text, so that edits find the rows of a pattern;
+//   - each whole address that the pattern is a literal of;
+//   - for each wildcard form one key, the rarest of: the path of its segments (the trie of topics), its literal prefix cut to one of
+//     a few lengths, or a gram of 8, 6 or 4 bytes of its literals; a form with nothing literal is filed under one key for all such;
+//   - the origin of a learned row and every prefix of it, so that a withdraw finds them.
+//
+// A trie has no nodes here: the node of a path is the hash of the path. What tells whether anything lies beneath a path, and spares most
+// lookups of grams and prefixes, is one bit in a filter. A false yes costs a probe, no more: whoever asks matches the row that was found.
 type index struct {
-	byText pmap[*node]
-	exact  pmap[[]*node]        // by literal address
-	wild   pmap[*wildList]      // by cut prefix
-	used   [len(prefixCuts)]int // forms filed under each length
+	keys   hmap
+	filter *filter
+	filed  [kinds]int32 // wildcard forms by kind of key
+	levels int32        // the deepest path
+
+	unmarked bool // rows were added without their bits: refresh makes the filter anew
 }
+
+// The kinds of keys. Cuts and grams are a kind for each length.
+const (
+	kindText = iota
+	kindExact
+	kindOrigin
+	kindRest
+	kindPath
+	kindCut
+	kindGram = kindCut + len(prefixCuts)
+	kinds    = kindGram + len(gramSizes)
+)
 
 // prefixCuts are the lengths that prefixes are cut to.
-var prefixCuts = [...]int{0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32}
+var prefixCuts = [...]int{1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32}
 
-// wildList is the forms filed under one prefix.
-type wildList struct {
-	owner   *owner
-	entries []wildEntry
+// gramSizes are the lengths of grams.
+var gramSizes = [...]int{8, 6, 4}
+
+// Bounds of the paths and grams that one form is filed by.
+const (
+	maxLevels = 16
+	maxGrams  = 8
+)
+
+// seed is the hash seed of the process, so that a peer cannot choose colliding names.
+var seed = maphash.MakeSeed()
+
+// mix spreads a hash, one way for each salt. (The finaliser of splitmix64.)
+func mix(h, salt uint64) uint64 {
+	h ^= salt * 0x9e3779b97f4a7c15
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
 }
 
-type wildEntry struct {
-	form *form
-	node *node
+func hashText(kind int, text string) uint64 { return mix(maphash.String(seed, text), uint64(kind)+1) }
+
+// salts of the steps of a path.
+const (
+	saltRoot = 100 + iota
+	saltWild
+	saltDeep
+	saltEnd
+)
+
+// gramAt is the hash of the n bytes at s[i:], n from 4 to 8.
+func gramAt(s string, i, n, kind int) uint64 {
+	var w uint64
+	if i+8 <= len(s) {
+		w = binary.LittleEndian.Uint64(unsafe.Slice(unsafe.StringData(s), len(s))[i:])
+		w &= uint64(1)<<(8*n) - 1
+	} else {
+		for j := n - 1; j >= 0; j-- {
+			w = w<<8 | uint64(s[i+j])
+		}
+	}
+	return mix(w^gramSeed, uint64(kind)+1)
 }
 
-// find returns the node of the pattern text, or nil.
-func (x *index) find(text string) *node {
-	n, _ := x.byText.get(text)
-	return n
+var gramSeed = maphash.String(seed, "gram")
+
+// wildKey is a key that a form can be filed under.
+type wildKey struct {
+	kind int
+	hash uint64
 }
 
-// match appends the nodes whose pattern fits addr, in no order, each once.
-func (x *index) match(dst []*node, addr string) []*node {
-	if len(addr) > MaxTextBytes {
-		return dst
+// keysOf appends the keys that a form can be filed under, the first to be tried first.
+func keysOf(dst []wildKey, f *form) []wildKey {
+	var path pathBuilder
+	path.build(f)
+	if path.literals > 0 && path.levels <= maxLevels {
+		dst = append(dst, wildKey{kindPath, path.end})
 	}
-	if nodes, ok := x.exact.get(addr); ok {
-		dst = append(dst, nodes...)
+	for i := len(prefixCuts) - 1; i >= 0; i-- {
+		if cut := prefixCuts[i]; cut <= len(f.prefix) {
+			dst = append(dst, wildKey{kindCut + i, hashText(kindCut+i, f.prefix[:cut])})
+			break
+		}
 	}
-	if x.wild.n == 0 {
-		return dst
+	longest := ""
+	for lit := range f.literals {
+		if len(lit) > len(longest) {
+			longest = lit
+		}
 	}
-	g := guard(addr)
+	for i, size := range gramSizes {
+		if size > len(longest) {
+			continue
+		}
+		places := len(longest) - size + 1
+		for k := range min(places, maxGrams) {
+			at := k
+			if places > maxGrams {
+				at = k * (places - 1) / (maxGrams - 1)
+			}
+			dst = append(dst, wildKey{kindGram + i, gramAt(longest, at, size, kindGram+i)})
+		}
+		break
+	}
+	return append(dst, wildKey{kindRest, hashText(kindRest, "")})
+}
+
+// literals gives the literal runs of a form that have no slash-free limit: every address that fits holds each.
+func (f *form) literals(yield func(string) bool) {
+	if f.w != nil {
+		for _, lit := range f.w.lits {
+			if !yield(lit) {
+				return
+			}
+		}
+		return
+	}
+	for i := range f.g.tokens {
+		if t := &f.g.tokens[i]; t.kind == syntax.Text && !yield(t.lit) {
+			return
+		}
+	}
+}
+
+// pathBuilder makes the path of a form: a step for each segment, literal or wild. From the first wildcard that can take a slash on, the
+// rest of the address is one deep step. What else a segment with a wildcard asks for is left to the matcher.
+type pathBuilder struct {
+	hash     uint64
+	end      uint64
+	steps    [maxLevels]uint64 // the nodes on the way
+	levels   int
+	literals int
+	segment  strings.Builder
+	wild     bool
+}
+
+func (p *pathBuilder) build(f *form) {
+	p.hash = mix(0, saltRoot)
+	deep := false
+	text := func(lit string) {
+		for {
+			i := strings.IndexByte(lit, '/')
+			if i < 0 {
+				p.segment.WriteString(lit)
+				return
+			}
+			p.segment.WriteString(lit[:i])
+			p.step()
+			lit = lit[i+1:]
+		}
+	}
+	if f.w != nil {
+		for i, lit := range f.w.lits {
+			text(lit)
+			if i < len(f.w.kinds) {
+				p.wild = true
+				if deep = f.w.kinds[i] == wildAny; deep {
+					break
+				}
+			}
+		}
+	} else {
+		for i := range f.g.tokens {
+			switch t := &f.g.tokens[i]; {
+			case t.kind == syntax.Text:
+				text(t.lit)
+				continue
+			case t.kind == syntax.Super || t.kind == syntax.RangeOpen && t.has('/'):
+				deep = true
+			}
+			p.wild = true
+			if deep {
+				break
+			}
+		}
+	}
+	if deep {
+		p.end = mix(p.hash, saltDeep)
+		return
+	}
+	p.step()
+	p.end = mix(p.hash, saltEnd)
+}
+
+// step ends a segment.
+func (p *pathBuilder) step() {
+	if p.wild {
+		p.hash = mix(p.hash, saltWild)
+	} else {
+		p.hash = stepLiteral(p.hash, p.segment.String())
+		if p.segment.Len() > 0 {
+			p.literals++
+		}
+	}
+	if p.levels < maxLevels {
+		p.steps[p.levels] = p.hash
+	}
+	p.levels++
+	p.wild = false
+	p.segment.Reset()
+}
+
+func stepLiteral(node uint64, segment string) uint64 {
+	return mix(node^maphash.String(seed, segment), saltRoot)
+}
+
+// add files a row, which has its slot.
+func (x *index) add(r *Route, o owner) {
+	slot, p := uint32(r.ID), r.c.pattern
+	file := func(h uint64) { x.keys.add(uint32(h>>32), slot, o) }
+	if !p.plain() {
+		file(hashText(kindText, p.text))
+	}
+	for _, lit := range p.lits {
+		file(hashText(kindExact, lit))
+	}
+	for i := range p.forms {
+		x.addForm(&p.forms[i], slot, o)
+	}
+	for h := range originKeys(r.Origin) {
+		file(h)
+	}
+}
+
+func (x *index) addForm(f *form, slot uint32, o owner) {
+	var room [12]wildKey
+	keys := keysOf(room[:0], f)
+	best, fewest := keys[0], -1
+	for _, k := range keys {
+		if k.kind == kindRest && fewest >= 0 {
+			break
+		}
+		n := len(x.keys.get(uint32(k.hash >> 32)))
+		if fewest < 0 || n < fewest {
+			best, fewest = k, n
+		}
+		if n < 4 {
+			break
+		}
+	}
+	if x.keys.add(uint32(best.hash>>32), slot, o) {
+		x.filed[best.kind]++
+	}
+	if !x.unmarked {
+		x.mark(f, best)
+	}
+}
+
+// mark sets the filter's bits of a form that is filed under k.
+func (x *index) mark(f *form, k wildKey) {
+	if x.filter == nil {
+		x.filter = newFilter(0)
+	}
+	if k.kind == kindPath {
+		var path pathBuilder
+		path.build(f)
+		for _, h := range path.steps[:min(path.levels, maxLevels)] {
+			x.filter.add(h)
+		}
+		x.levels = max(x.levels, int32(path.levels))
+	}
+	if k.kind != kindRest {
+		x.filter.add(k.hash)
+	}
+}
+
+// remove takes a row out.
+func (x *index) remove(r *Route, o owner) {
+	slot, p := uint32(r.ID), r.c.pattern
+	unfile := func(h uint64) bool { return x.keys.remove(uint32(h>>32), slot, o) }
+	if !p.plain() {
+		unfile(hashText(kindText, p.text))
+	}
+	for _, lit := range p.lits {
+		unfile(hashText(kindExact, lit))
+	}
+	for i := range p.forms {
+		var room [12]wildKey
+		for _, k := range keysOf(room[:0], &p.forms[i]) {
+			if unfile(k.hash) {
+				x.filed[k.kind]--
+				if x.filter != nil {
+					x.filter.stale++
+				}
+			}
+		}
+	}
+	for h := range originKeys(r.Origin) {
+		unfile(h)
+	}
+}
+
+// refresh makes the filter anew where it is due. s holds x.
+func (x *index) refresh(s *Snapshot) {
+	if !x.unmarked && (x.filter == nil || !x.filter.worn()) {
+		return
+	}
+	x.unmarked = false
+	wild := int32(0)
+	for _, n := range x.filed {
+		wild += n
+	}
+	x.filter, x.levels = newFilter(4*int(wild)), 0
+	if wild == 0 {
+		return
+	}
+	s.records(func(rec record) bool {
+		if rec.flags()&recWild == 0 {
+			return true
+		}
+		forms := s.route(rec.slot()).c.pattern.forms
+		for i := range forms {
+			var room [12]wildKey
+			for _, k := range keysOf(room[:0], &forms[i]) {
+				words := x.keys.get(uint32(k.hash >> 32))
+				w := k.hash>>32<<32 | uint64(rec.slot())
+				if at := search(words, w); at < len(words) && words[at] == w {
+					x.mark(&forms[i], k)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// originKeys gives the keys of a learned row's origin: the whole, and every prefix that ends with a slash.
+func originKeys(origin string) func(yield func(uint64) bool) {
+	return func(yield func(uint64) bool) {
+		if !Learned(origin) {
+			return
+		}
+		if !yield(hashText(kindOrigin, origin)) {
+			return
+		}
+		for i := 0; i < len(origin)-1; i++ {
+			if origin[i] == '/' && !yield(hashText(kindOrigin, origin[:i+1])) {
+				return
+			}
+		}
+	}
+}
+
+// find calls yield with the slots of rows that may fit addr. A slot can come more than once.
+func (x *index) find(addr string, yield func(slot uint32)) {
+	for _, w := range x.keys.get(uint32(hashText(kindExact, addr) >> 32)) {
+		yield(uint32(w))
+	}
+	if x.filter == nil {
+		return
+	}
+	probe := func(h uint64) {
+		if x.filter.has(h) {
+			for _, w := range x.keys.get(uint32(h >> 32)) {
+				yield(uint32(w))
+			}
+		}
+	}
+	if x.filed[kindRest] > 0 {
+		for _, w := range x.keys.get(uint32(hashText(kindRest, "") >> 32)) {
+			yield(uint32(w))
+		}
+	}
 	for i, cut := range prefixCuts {
 		if cut > len(addr) {
 			break
 		}
-		if x.used[i] == 0 {
-			continue
+		if x.filed[kindCut+i] > 0 {
+			probe(hashText(kindCut+i, addr[:cut]))
 		}
-		list, ok := x.wild.get(addr[:cut])
-		if !ok {
-			continue
-		}
-		for j := range list.entries {
-			e := &list.entries[j]
-			if e.form.match(addr, g, nil) && (len(e.node.pat.forms)+len(e.node.pat.lits) == 1 || !slices.Contains(dst, e.node)) {
-				dst = append(dst, e.node)
+	}
+	if x.filed[kindPath] > 0 {
+		x.walk(addr, probe)
+	}
+	for i, size := range gramSizes {
+		if x.filed[kindGram+i] > 0 {
+			for at := 0; at+size <= len(addr); at++ {
+				probe(gramAt(addr, at, size, kindGram+i))
 			}
 		}
 	}
-	return dst
 }
 
-// set puts n in the place of the node of the same pattern text, if any.
-func (x *index) set(n *node, o *owner) {
-	old := x.find(n.pat.text)
-	x.byText.set(n.pat.text, n, o)
-	for _, lit := range n.pat.lits {
-		nodes, _ := x.exact.get(lit)
-		x.exact.set(lit, swapNode(nodes, old, n), o)
-	}
-	for i := range n.pat.forms {
-		x.file(&n.pat.forms[i], old, n, o)
-	}
-}
-
-// remove takes the node of the pattern text away.
-func (x *index) remove(text string, o *owner) {
-	old := x.find(text)
-	if old == nil {
-		return
-	}
-	x.byText.delete(text, o)
-	for _, lit := range old.pat.lits {
-		nodes, _ := x.exact.get(lit)
-		if nodes = swapNode(nodes, old, nil); len(nodes) == 0 {
-			x.exact.delete(lit, o)
-		} else {
-			x.exact.set(lit, nodes, o)
+// walk follows the paths that the segments of addr can take.
+func (x *index) walk(addr string, probe func(uint64)) {
+	var room [2][32]uint64
+	nodes, next := append(room[0][:0], mix(0, saltRoot)), room[1][:0]
+	for level := int32(0); ; level++ {
+		for _, n := range nodes {
+			probe(mix(n, saltDeep))
 		}
-	}
-	for i := range old.pat.forms {
-		x.file(&old.pat.forms[i], old, nil, o)
-	}
-}
-
-// file puts the form of node n where old's was; a nil n takes it away.
-func (x *index) file(f *form, old, n *node, o *owner) {
-	cut := len(prefixCuts) - 1
-	for prefixCuts[cut] > len(f.prefix) {
-		cut--
-	}
-	key := f.prefix[:prefixCuts[cut]]
-	list, _ := x.wild.get(key)
-	if list == nil || list.owner != o {
-		fresh := &wildList{owner: o}
-		if list != nil {
-			fresh.entries = append(make([]wildEntry, 0, len(list.entries)+1), list.entries...)
+		if level == x.levels {
+			return
 		}
-		list = fresh
-		x.wild.set(key, list, o)
-	}
-	at := -1
-	if old != nil {
-		at = slices.Index(list.entries, wildEntry{f, old})
-	}
-	switch {
-	case at < 0 && n != nil:
-		list.entries = append(list.entries, wildEntry{f, n})
-		x.used[cut]++
-	case at >= 0 && n != nil:
-		list.entries[at].node = n
-	case at >= 0:
-		list.entries = slices.Delete(list.entries, at, at+1)
-		x.used[cut]--
-		if len(list.entries) == 0 {
-			x.wild.delete(key, o)
-		}
-	}
-}
-
-// swapNode returns nodes with n for old, n added where old is not there, old gone where n is nil.
-func swapNode(nodes []*node, old, n *node) []*node {
-	fresh := make([]*node, 0, len(nodes)+1)
-	found := false
-	for _, o := range nodes {
-		if o == old {
-			found = true
-			if n == nil {
-				continue
+		segment, rest, more := strings.Cut(addr, "/")
+		h := maphash.String(seed, segment)
+		next = next[:0]
+		for _, n := range nodes {
+			if lit := mix(n^h, saltRoot); x.filter.has(lit) {
+				next = append(next, lit)
 			}
-			o = n
+			if wild := mix(n, saltWild); x.filter.has(wild) {
+				next = append(next, wild)
+			}
 		}
-		fresh = append(fresh, o)
+		if !more {
+			for _, n := range next {
+				probe(mix(n, saltEnd))
+			}
+			return
+		}
+		if len(next) == 0 {
+			return
+		}
+		nodes, next, addr = next, nodes, rest
 	}
-	if !found && n != nil {
-		fresh = append(fresh, n)
+}
+
+// filter is a set of hashes that errs to yes. Readers use it while the writer adds to it: a bit that is there too early is a false yes.
+type filter struct {
+	bits  []atomic.Uint64
+	added int
+	stale int // taken out of the index since; their bits stay
+}
+
+func newFilter(expect int) *filter {
+	n := 64
+	for n*64 < 12*expect {
+		n *= 2
 	}
-	return fresh
+	return &filter{bits: make([]atomic.Uint64, n)}
+}
+
+func (f *filter) has(h uint64) bool {
+	return f.bits[h>>6&uint64(len(f.bits)-1)].Load()&(1<<(h&63)) != 0
+}
+
+func (f *filter) add(h uint64) {
+	w := &f.bits[h>>6&uint64(len(f.bits)-1)]
+	if old := w.Load(); old&(1<<(h&63)) == 0 {
+		w.Store(old | 1<<(h&63))
+		f.added++
+	}
+}
+
+// worn reports whether the filter says yes too often: it is too full, or too much of it is stale.
+func (f *filter) worn() bool {
+	return f.added > len(f.bits)*8 || f.stale > 1024 && f.stale > f.added/2
 }

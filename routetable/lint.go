@@ -10,7 +10,7 @@ import (
 // back by way of wildcards, groups that do not agree. It looks at pairs of patterns, so it is for files and people, not for every edit.
 func (s *Snapshot) Lint() []Warning {
 	var warnings []Warning
-	for _, r := range s.rows {
+	for r := range s.Routes() {
 		warnings = s.warnRow(warnings, r)
 		warnings = s.warnGroup(warnings, r)
 		warnings = s.warnShadowed(warnings, r)
@@ -66,8 +66,8 @@ func (s *Snapshot) warnRow(dst []Warning, r *Route) []Warning {
 
 // warnLiteral appends what is to be said of a literal address.
 func (s *Snapshot) warnLiteral(dst []Warning, r *Route) []Warning {
-	t := r.c.template
-	h, err := parseHop(t.value)
+	value := r.c.template.of(r.Address)
+	h, err := parseHop(value)
 	if err != nil {
 		return dst
 	}
@@ -80,8 +80,8 @@ func (s *Snapshot) warnLiteral(dst []Warning, r *Route) []Warning {
 	if h.Port == 0 && h.problem == "" && (h.Scheme == "amqp" || h.Scheme == "amqps") {
 		dst = append(dst, warning(r, "no listener has port 0"))
 	}
-	if bare(t.value) && t.value != NullAddress && s.index.find(t.value) != nil {
-		dst = append(dst, warning(r, t.value+" is a host here, and a pattern elsewhere in the table: did you mean route:"+t.value))
+	if bare(value) && value != NullAddress && s.hasPattern(value) {
+		dst = append(dst, warning(r, value+" is a host here, and a pattern elsewhere in the table: did you mean route:"+value))
 	}
 	return dst
 }
@@ -94,7 +94,7 @@ func (s *Snapshot) warnGroup(dst []Warning, r *Route) []Warning {
 	if r.Pick != PickAny {
 		return dst
 	}
-	for _, o := range s.index.find(r.Pattern).rows {
+	for _, o := range s.rowsOf(r.Pattern) {
 		if o.Pick == r.Pick && o.Fallback == r.Fallback {
 			if o.Balance != r.Balance || hashKey(o) != hashKey(r) {
 				dst = append(dst, warning(r, "the group's first row decides: its balance is "+balanceText(o)))
@@ -125,26 +125,18 @@ func (s *Snapshot) warnShadowed(dst []Warning, r *Route) []Warning {
 
 // covering finds a row that always counts, for which is holds, and whose pattern matches all that r's does.
 func (s *Snapshot) covering(r *Route, is func(*Route) bool) *Route {
-	fits := func(n *node) *Route {
-		for _, o := range n.rows {
-			if !o.Optional && o.c.when == nil && o.c.match.Problem == "" && is(o) {
+	fits := func(o *Route) bool { return !o.Optional && o.c.when == nil && o.c.match.Problem == "" && is(o) }
+	p := r.c.pattern
+	if p.literal() {
+		for _, o := range s.rowsFor(nil, p.lits[0]) {
+			if fits(o) {
 				return o
 			}
 		}
 		return nil
 	}
-	p := r.c.pattern
-	if p.literal() {
-		var found *Route
-		for _, n := range s.index.match(nil, p.lits[0]) {
-			if o := fits(n); o != nil && (found == nil || o.before(found)) {
-				found = o
-			}
-		}
-		return found
-	}
-	for _, o := range s.rows {
-		if covers(o.c.pattern, p) && !o.Optional && o.c.when == nil && o.c.match.Problem == "" && is(o) {
+	for o := range s.Routes() {
+		if fits(o) && covers(o.c.pattern, p) {
 			return o
 		}
 	}
@@ -183,7 +175,7 @@ func (s *Snapshot) warnNames(dst []Warning, r *Route) []Warning {
 	if !ok {
 		return dst
 	}
-	if r.c.match.Hop.Scheme == "route" && len(s.index.match(nil, name)) == 0 {
+	if r.c.match.Hop.Scheme == "route" && len(s.rowsFor(nil, name)) == 0 {
 		return append(dst, warning(r, "no row matches the name "+arrowField(name)))
 	}
 	any := func(string) (string, bool) { return "", false }

@@ -107,6 +107,9 @@ type Change struct {
 	MatchSet   bool     // the match mode changed
 	Note       string   // why nothing was done, or what else was ("already there", "nothing to delete")
 	Warnings   []Warning
+
+	moved     []*Route // rows of which only the position is another
+	movedFrom []*Route // as they were
 }
 
 // Changed reports whether the table is another than before.

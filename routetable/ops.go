@@ -2,6 +2,7 @@ package routetable
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -39,10 +40,10 @@ func (e *edit) do(op *Op) error {
 		if op.Match > MatchFirst {
 			return &RefusedError{What: "unknown match mode", Where: "match", Hint: "use all or first"}
 		}
-		if op.Match == e.match {
+		if op.Match == e.s.match {
 			e.note("match is %s already", op.Match)
 		}
-		e.match = op.Match
+		e.s.match = op.Match
 		return nil
 	}
 	return &RefusedError{What: fmt.Sprintf("unknown verb %d", op.Verb)}
@@ -66,11 +67,15 @@ func rowOf(op *Op) (*Route, ColumnSet) {
 
 // key returns the address in the form that rows are told apart by, whether or not it is a good one.
 func key(address string) string {
-	t := compileTemplate(address)
-	if !t.literal {
-		return templateKey(address)
+	value := address
+	if strings.IndexByte(address, '$') >= 0 {
+		t := compileTemplate(address)
+		if !t.literal {
+			return templateKey(address)
+		}
+		value = t.value
 	}
-	h, err := parseHop(t.value)
+	h, err := parseHop(value)
 	if err != nil {
 		return "!" + address
 	}
@@ -83,14 +88,14 @@ func (e *edit) add(op *Op, place func(*Route)) error {
 	if err := checkOrigin(r.Origin); err != nil {
 		return err
 	}
-	d, err := e.pattern(r.Pattern, true)
+	p, err := e.pattern(r.Pattern)
 	if err != nil {
 		return err
 	}
-	if err := e.compile(r, d.pat); err != nil {
+	if err := e.compile(r, p); err != nil {
 		return err
 	}
-	if old := d.find(r.c.key, r.Origin); old != nil {
+	if old := e.s.find(r.Pattern, r.c.key, r.Origin); old != nil {
 		if c := sameColumns(old, r, named); c != "" {
 			return &ConflictError{
 				What:     fmt.Sprintf("%s --> %s is there with another %s", arrowField(old.Pattern), arrowField(MaskUserinfo(old.Address)), c),
@@ -101,7 +106,7 @@ func (e *edit) add(op *Op, place func(*Route)) error {
 		e.note("already there")
 		return nil
 	}
-	if err := e.joinGroup(d, r, named); err != nil {
+	if err := e.joinGroup(r, named); err != nil {
 		return err
 	}
 	if place != nil {
@@ -109,7 +114,7 @@ func (e *edit) add(op *Op, place func(*Route)) error {
 	} else {
 		r.pos = e.lastPos()
 	}
-	e.put(d, r)
+	e.put(r)
 	return nil
 }
 
@@ -121,11 +126,11 @@ func checkOrigin(origin string) error {
 }
 
 // joinGroup gives r the balance of the any group that it joins, and refuses another one.
-func (e *edit) joinGroup(d *draft, r *Route, named ColumnSet) error {
+func (e *edit) joinGroup(r *Route, named ColumnSet) error {
 	if r.Pick != PickAny {
 		return nil
 	}
-	first := groupFirst(d, r)
+	first := e.groupFirst(r)
 	if first == nil {
 		return nil
 	}
@@ -147,8 +152,8 @@ func balanceText(r *Route) string {
 }
 
 // groupFirst is the first row of the group that r is or would be in, other than r itself; nil for a group of its own.
-func groupFirst(d *draft, r *Route) *Route {
-	for _, o := range d.rows {
+func (e *edit) groupFirst(r *Route) *Route {
+	for _, o := range e.s.rowsOf(r.Pattern) {
 		if o.Pick == r.Pick && o.Fallback == r.Fallback && o.ID != r.ID {
 			return o
 		}
@@ -164,7 +169,7 @@ func (e *edit) insert(op *Op) error {
 		want = key(op.AnchorAddress)
 	}
 	for _, configured := range [...]bool{true, false} {
-		for _, r := range e.rowsOf(op.Anchor) {
+		for _, r := range e.s.rowsOf(op.Anchor) {
 			if Configured(r.Origin) != configured || want != "" && r.c.key != want {
 				continue
 			}
@@ -188,11 +193,7 @@ func (e *edit) insert(op *Op) error {
 
 func (e *edit) set(op *Op) error {
 	origin := op.Origin
-	d, err := e.pattern(op.Route.Pattern, false)
-	if err != nil {
-		return err
-	}
-	old := d.find(key(op.Route.Address), origin)
+	old := e.s.find(op.Route.Pattern, key(op.Route.Address), origin)
 	if old == nil {
 		where := ""
 		if origin != "" {
@@ -216,31 +217,24 @@ func (e *edit) set(op *Op) error {
 	if r.Retry < 0 {
 		r.Retry = -1
 	}
-	if err := e.compile(&r, d.pat); err != nil {
+	if err := e.compile(&r, old.c.pattern); err != nil {
 		return err
 	}
 	if r.Pick != old.Pick || r.Fallback != old.Fallback {
-		if err := e.joinGroup(d, &r, named); err != nil {
+		if err := e.joinGroup(&r, named); err != nil {
 			return err
 		}
-	} else if first := groupFirst(d, &r); r.Pick == PickAny && first != nil && first.before(old) {
+	} else if first := e.groupFirst(&r); r.Pick == PickAny && first != nil && first.before(old) {
 		if r.Balance != first.Balance && named&ColBalance != 0 || hashKey(&r) != hashKey(first) && named&ColHashKey != 0 {
-			return e.joinGroup(d, &r, named)
+			return e.joinGroup(&r, named)
 		}
 	}
-	e.change(d, old, &r)
+	e.change(old, &r)
 	return nil
 }
 
 func (e *edit) replace(op *Op) error {
-	d, err := e.pattern(op.Route.Pattern, false)
-	if err != nil {
-		return err
-	}
-	var first *Route
-	if d != nil {
-		first = firstConfigured(d.rows)
-	}
+	first := firstConfigured(e.s.rowsOf(op.Route.Pattern))
 	if first == nil {
 		return e.add(op, nil)
 	}
@@ -252,10 +246,10 @@ func (e *edit) replace(op *Op) error {
 	if named&ColName == 0 {
 		r.Name = first.Name
 	}
-	if err := e.compile(r, d.pat); err != nil {
+	if err := e.compile(r, first.c.pattern); err != nil {
 		return err
 	}
-	if equal := d.find(r.c.key, first.Origin); equal != nil && equal != first {
+	if equal := e.s.find(r.Pattern, r.c.key, first.Origin); equal != nil && equal.ID != first.ID {
 		e.drop(equal)
 		e.note("the equal row further on is removed")
 	}
@@ -268,10 +262,10 @@ func (e *edit) replace(op *Op) error {
 		}
 	}
 	r.ID = first.ID
-	if err := e.joinGroup(d, r, named); err != nil {
+	if err := e.joinGroup(r, named); err != nil {
 		return err
 	}
-	e.change(d, first, r)
+	e.change(first, r)
 	return nil
 }
 
@@ -287,7 +281,7 @@ func firstConfigured(rows []*Route) *Route {
 func (e *edit) replaceAll(op *Op) error {
 	pattern := op.Route.Pattern
 	var old []*Route
-	for _, r := range e.rowsOf(pattern) {
+	for _, r := range e.s.rowsOf(pattern) {
 		if Configured(r.Origin) {
 			old = append(old, r)
 		}
@@ -305,10 +299,6 @@ func (e *edit) replaceAll(op *Op) error {
 		}
 		return nil
 	}
-	d, err := e.pattern(pattern, true)
-	if err != nil {
-		return err
-	}
 	// The rows as they will be, each once, those that exist with their id, origin and note.
 	var rows []*Route
 	exists := map[string]*Route{}
@@ -320,7 +310,7 @@ func (e *edit) replaceAll(op *Op) error {
 		with := *op
 		with.Route.Address = a
 		r, named := rowOf(&with)
-		if err := e.compile(r, d.pat); err != nil {
+		if err := e.compile(r, old[0].c.pattern); err != nil {
 			return err
 		}
 		if seen[r.c.key] {
@@ -355,18 +345,18 @@ func (e *edit) replaceAll(op *Op) error {
 	}
 	var last uint64
 	for i, r := range rows {
-		if err := e.joinGroup(d, r, namedColumns(op)); err != nil {
+		if err := e.joinGroup(r, namedColumns(op)); err != nil {
 			return err
 		}
 		r.pos = old[0].pos
 		if i > 0 {
-			r.pos = e.posBeside(e.now[last], false)
+			r.pos = e.posBeside(e.s.Row(last), false)
 		}
 		if r.ID == 0 {
-			e.put(d, r)
+			e.put(r)
 		} else {
-			e.moved[r.ID] = true
-			e.restore(d, r)
+			e.move(r.ID)
+			e.restore(r)
 		}
 		last = r.ID
 	}
@@ -374,13 +364,10 @@ func (e *edit) replaceAll(op *Op) error {
 }
 
 func (e *edit) delete(op *Op) error {
-	d, err := e.pattern(op.Route.Pattern, false)
-	if err != nil {
-		return err
-	}
-	r := d.find(key(op.Route.Address), op.Origin)
+	k := key(op.Route.Address)
+	r := e.s.find(op.Route.Pattern, k, op.Origin)
 	if r == nil {
-		e.note("nothing to delete%s", d.learnedHint(key(op.Route.Address), op.Origin))
+		e.note("nothing to delete%s", e.learnedHint(op.Route.Pattern, k, op.Origin))
 		return nil
 	}
 	e.drop(r)
@@ -388,11 +375,11 @@ func (e *edit) delete(op *Op) error {
 }
 
 // learnedHint names the origin of a learned row that a delete without an origin did not reach.
-func (d *draft) learnedHint(key, origin string) string {
-	if d == nil || origin != "" {
+func (e *edit) learnedHint(pattern, key, origin string) string {
+	if origin != "" {
 		return ""
 	}
-	for _, r := range d.rows {
+	for _, r := range e.s.rowsOf(pattern) {
 		if r.c.key == key && !Configured(r.Origin) {
 			return ": the row is learned, from " + r.Origin + ", and is reached with its origin"
 		}
@@ -410,7 +397,7 @@ func meant(r *Route, origin string) bool {
 
 func (e *edit) deletePattern(op *Op) error {
 	var gone []*Route
-	for _, r := range e.rowsOf(op.Route.Pattern) {
+	for _, r := range e.s.rowsOf(op.Route.Pattern) {
 		if meant(r, op.Origin) {
 			gone = append(gone, r)
 		}
@@ -424,22 +411,29 @@ func (e *edit) deletePattern(op *Op) error {
 	return nil
 }
 
-// dropAll drops every row for which is holds, and says how many there were.
-func (e *edit) dropAll(is func(*Route) bool) int {
-	var gone []*Route
-	for r := range e.current {
-		if is(r) {
-			gone = append(gone, r)
+// dropAll drops every row for which is holds, and says how many there were. It looks at the records of all rows.
+func (e *edit) dropAll(is func(record) bool) int {
+	var gone []uint32
+	e.s.records(func(rec record) bool {
+		if is(rec) {
+			gone = append(gone, rec.slot())
 		}
-	}
-	for _, r := range gone {
-		e.drop(r)
+		return true
+	})
+	for _, slot := range gone {
+		e.drop(e.s.route(slot))
 	}
 	return len(gone)
 }
 
 func (e *edit) clear(op *Op) error {
-	if e.dropAll(func(r *Route) bool { return meant(r, op.Origin) }) == 0 {
+	n := 0
+	if op.Origin == "" {
+		n = e.dropAll(func(rec record) bool { return Configured(rec.origin()) })
+	} else {
+		n = e.dropOrigin(op.Origin)
+	}
+	if n == 0 {
 		e.note("nothing to clear")
 	}
 	return nil
@@ -449,14 +443,31 @@ func (e *edit) withdraw(op *Op) error {
 	if op.Origin == "" || op.Origin == "/" {
 		return &RefusedError{What: "a withdraw needs an origin", Where: "origin"}
 	}
-	prefix := strings.HasSuffix(op.Origin, "/")
-	n := e.dropAll(func(r *Route) bool {
-		return r.Origin == op.Origin || prefix && strings.HasPrefix(r.Origin, op.Origin)
-	})
-	if n == 0 {
+	if e.dropOrigin(op.Origin) == 0 {
 		e.note("nothing to withdraw")
 	}
 	return nil
+}
+
+// dropOrigin drops the rows of an origin, or of all that begin with it where it ends with a slash. Learned rows are found by their origin.
+func (e *edit) dropOrigin(origin string) int {
+	is := func(rec record) bool {
+		o := rec.origin()
+		return o == origin || strings.HasSuffix(origin, "/") && strings.HasPrefix(o, origin)
+	}
+	if !Learned(origin) {
+		return e.dropAll(is)
+	}
+	var gone []uint32
+	for _, w := range e.s.index.keys.get(uint32(hashText(kindOrigin, origin) >> 32)) {
+		if rec := e.s.record(uint32(w)); rec != nil && is(rec) {
+			gone = append(gone, rec.slot())
+		}
+	}
+	for _, slot := range gone {
+		e.drop(e.s.route(slot))
+	}
+	return len(gone)
 }
 
 func (e *edit) load(op *Op) error {
@@ -471,43 +482,59 @@ func (e *edit) load(op *Op) error {
 		return &RefusedError{What: "unknown match mode", Where: "match", Hint: "use all or first"}
 	}
 	if op.SetMatch {
-		e.match = op.Match
+		e.s.match = op.Match
 	}
-	var rows []*Route
-	seen := map[string]*Route{}
+	rows := make([]*Route, 0, len(op.Routes))
+	seen := make(map[uint64]int32, len(op.Routes)) // by the hash of pattern and key
 	for i := range op.Routes {
 		r, err := e.loadRow(&op.Routes[i], origin)
 		if err != nil {
 			return err
 		}
-		id := r.Pattern + "\x00" + r.c.key
-		if o := seen[id]; o != nil {
-			if c := sameColumns(o, r, ^ColumnSet(0)); c != "" {
+		id := mix(hashAddress(r.Pattern)^mix(hashAddress(r.c.key), saltWild), saltDeep)
+		for {
+			at, there := seen[id]
+			if !there {
+				break
+			}
+			if o := rows[at]; o.Pattern != r.Pattern || o.c.key != r.c.key {
+				id++
+				continue
+			}
+			if c := sameColumns(rows[at], r, ^ColumnSet(0)); c != "" {
 				return atLine(r, &RefusedError{What: fmt.Sprintf("%s --> %s is there twice, with another %s", arrowField(r.Pattern), arrowField(MaskUserinfo(r.Address)), c)})
 			}
 			e.warn = append(e.warn, Warning{Line: r.line, Pattern: r.Pattern, Address: r.Address, What: "the row is there twice"})
-			continue
+			r = nil
+			break
 		}
-		seen[id] = r
-		rows = append(rows, r)
+		if r != nil {
+			seen[id] = int32(len(rows))
+			rows = append(rows, r)
+		}
+	}
+	if len(rows) > bulk {
+		e.s.index.unmarked = true
 	}
 	if op.Mode == LoadReplace {
 		return e.loadReplace(rows, origin)
 	}
 	for _, r := range rows {
-		d := e.nodes[r.Pattern]
-		if old := d.find(r.c.key, origin); old != nil {
+		if old := e.s.find(r.Pattern, r.c.key, origin); old != nil {
 			if sameColumns(old, r, ^ColumnSet(0)) != "" {
 				r.Address, r.Origin, r.pos = old.Address, old.Origin, old.pos
-				e.change(d, old, r)
+				e.change(old, r)
 			}
 			continue
 		}
 		r.pos = e.lastPos()
-		e.put(d, r)
+		e.put(r)
 	}
 	return nil
 }
+
+// bulk is the number of rows from which a load makes the index's filter anew at its end.
+const bulk = 1000
 
 // maxMiddle is how many new rows a load puts between old ones one by one; past it every row of the file gets a new position.
 const maxMiddle = 64
@@ -515,80 +542,79 @@ const maxMiddle = 64
 // loadReplace makes rows the only ones that the load answers for. Rows that are there already keep their ids, and their positions
 // where they stand in the order of the file.
 func (e *edit) loadReplace(rows []*Route, origin string) error {
-	ours := func(r *Route) bool {
+	ours := func(o string) bool {
 		if origin == OriginOperator {
-			return Configured(r.Origin) && r.Origin != OriginCluster
+			return Configured(o) && o != OriginCluster
 		}
-		return r.Origin == origin
+		return o == origin
 	}
 	inOrder, middle, news := true, 0, 0
-	last := int64(0)
-	keep := map[uint64]bool{}
-	old := make([]*Route, len(rows))
+	last := int64(math.MinInt64)
+	keep := map[uint32]bool{}
+	old := make([]uint64, len(rows)) // ids
 	for i, r := range rows {
-		o := e.nodes[r.Pattern].find(r.c.key, origin)
+		o := e.s.find(r.Pattern, r.c.key, origin)
 		if o == nil {
 			news++
 			continue
 		}
-		old[i], keep[o.ID] = o, true
-		if ours(o) {
+		old[i], keep[uint32(o.ID)] = o.ID, true
+		if ours(o.Origin) {
 			middle, news = middle+news, 0
 			inOrder = inOrder && o.pos > last
 			last = o.pos
 		}
 	}
 	inOrder = inOrder && middle <= maxMiddle
-	e.dropAll(func(r *Route) bool { return ours(r) && !keep[r.ID] })
-	// From the end, so that a new row can stand before the one that follows it.
-	var next uint64
-	if !inOrder {
+	e.dropAll(func(rec record) bool { return ours(rec.origin()) && !keep[rec.slot()] })
+	if !inOrder || len(keep) == 0 {
 		for i := range rows {
 			rows[i].pos = e.lastPos()
 		}
-	} else {
-		for i := len(rows) - news; i < len(rows); i++ {
-			rows[i].pos = e.lastPos()
-		}
+		return e.loadRows(rows, old, ours, false)
 	}
-	for i := len(rows) - 1; i >= 0; i-- {
-		r, d, o := rows[i], e.nodes[rows[i].Pattern], old[i]
-		if o != nil {
-			if now, ok := e.now[o.ID]; ok {
-				o = now
-			}
+	for i := len(rows) - news; i < len(rows); i++ {
+		rows[i].pos = e.lastPos()
+	}
+	return e.loadRows(rows, old, ours, true)
+}
+
+// loadRows puts the rows of a replacing load. Where inOrder, rows that are there keep their positions, and a new row without one gets one
+// before the row that follows it: so the last go first.
+func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bool, inOrder bool) error {
+	var next uint64
+	for n := range rows {
+		i := n
+		if inOrder {
+			i = len(rows) - 1 - n
 		}
-		switch {
-		case o == nil:
-			if r.pos == 0 {
-				r.pos = e.posBeside(e.row(next), true)
+		r := rows[i]
+		if old[i] == 0 {
+			if inOrder && r.pos == 0 {
+				r.pos = e.posBeside(e.s.Row(next), true)
 			}
-			e.put(d, r)
-		case !ours(o):
+			e.put(r)
+			next = r.ID
+			continue
+		}
+		o := e.s.Row(old[i])
+		switch {
+		case !ours(o.Origin):
 			// Another configured origin asserts the row: it stays that one's.
 			e.warn = append(e.warn, Warning{Line: r.line, Pattern: r.Pattern, Address: r.Address, What: "the row is there already, of " + o.Origin})
 			continue
 		case inOrder && r.Address == o.Address && r.Origin == o.Origin && sameColumns(o, r, ^ColumnSet(0)) == "":
-			r.ID = o.ID
 		default:
 			if inOrder {
 				r.pos = o.pos
 			} else {
-				e.moved[o.ID] = true
+				e.move(o.ID)
 			}
-			e.change(d, o, r)
+			e.change(o, r)
 		}
-		next = r.ID
+		next = o.ID
 	}
 	return nil
-}
-
-// row returns the row with the id as it is now.
-func (e *edit) row(id uint64) *Route {
-	if r, ok := e.now[id]; ok {
-		return r
-	}
-	return e.base.Row(id)
 }
 
 // loadRow makes the row of a load.
@@ -599,9 +625,9 @@ func (e *edit) loadRow(from *Route, origin string) (*Route, error) {
 		r.Retry = -1
 	}
 	r.Origin, r.line, r.column = origin, from.line, from.column
-	d, err := e.pattern(r.Pattern, true)
+	p, err := e.pattern(r.Pattern)
 	if err == nil {
-		err = e.compile(&r, d.pat)
+		err = e.compile(&r, p)
 	}
 	if err != nil {
 		return nil, atLine(&r, err)

@@ -3,7 +3,6 @@ package routetable
 import (
 	"encoding/binary"
 	"math"
-	"strings"
 	"time"
 	"unsafe"
 )
@@ -77,17 +76,6 @@ func (b record) origin() string {
 		return OriginOperator
 	}
 	return b.text(recordHeader+int(b.u32(32))+int(b.u32(36)), n)
-}
-
-// before is Route.before.
-func (b record) before(o record) bool {
-	if b.order() != o.order() {
-		return b.order() < o.order()
-	}
-	if b.pos() != o.pos() {
-		return b.pos() < o.pos()
-	}
-	return b.id() < o.id()
 }
 
 // keyHash32 is the hash of a normalised address that records hold. It is the same in every process.
@@ -195,7 +183,7 @@ func (b record) row(r *Route) bool {
 			if used <= 0 || n > uint64(len(rest)-used) {
 				return false
 			}
-			s := strings.Clone(string(rest[used : used+int(n)]))
+			s := rest.text(used, int(n))
 			rest = rest[used+int(n):]
 			switch tag {
 			case tagHashKey:

@@ -67,11 +67,13 @@ type Route struct {
 
 // compiled is what the table makes of a row's texts, once.
 type compiled struct {
-	pattern  *pattern // shared by the rows of one pattern
+	pattern  *pattern
 	template *template
-	when     *When  // nil is always
-	key      string // the address in normalised form: rows are told apart by it
-	match    Match  // of a literal address: Result, Hop and Problem
+	when     *When   // nil is always
+	key      string  // the address in normalised form: rows are told apart by it
+	match    Match   // of a literal address: Result, Hop and Problem
+	matches  []Match // match alone
+	record   uint64  // key of the record that the row was made of, 0 for another
 }
 
 // NewRoute returns a row with every column at its default.
@@ -123,12 +125,15 @@ func (r *Route) before(o *Route) bool {
 	if r.Order != o.Order {
 		return r.Order < o.Order
 	}
-	return r.pos < o.pos
+	if r.pos != o.pos {
+		return r.pos < o.pos
+	}
+	return uint32(r.ID) < uint32(o.ID)
 }
 
 func compareRoutes(a, b *Route) int {
 	switch {
-	case a == b:
+	case a.ID == b.ID:
 		return 0
 	case a.before(b):
 		return -1

@@ -1,6 +1,9 @@
 package routetable
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // Snapshot is the table at one moment, immutable. Every lookup of a message should use the same one.
 type Snapshot struct {
@@ -9,9 +12,13 @@ type Snapshot struct {
 	match        MatchMode
 	dynamicHosts bool // captures may supply whole hosts in every row
 
-	rows  []*Route // in table order
-	index index
-	whens int // rows with a predicate
+	chunks []chunk        // records
+	slots  parray[uint64] // ref of the record of each slot, 0 is none
+	order  orderTree      // rows in table order
+	index  index          // rows by pattern
+	whens  int            // rows with a predicate
+	recent recentChanges
+	caches *caches // of the table; nil in a snapshot under way
 }
 
 // Generation counts all changes.
@@ -24,35 +31,150 @@ func (s *Snapshot) Revision() uint64 { return s.revision }
 func (s *Snapshot) Match() MatchMode { return s.match }
 
 // Len is the number of rows.
-func (s *Snapshot) Len() int { return len(s.rows) }
+func (s *Snapshot) Len() int { return s.order.len() }
 
 // HasWhen reports whether any row has a predicate, so that a lookup needs the message's properties.
 func (s *Snapshot) HasWhen() bool { return s.whens > 0 }
 
-// Routes gives the rows in table order.
-func (s *Snapshot) Routes() iter.Seq[*Route] {
+// Routes gives the rows in table order. Rows are made as they are asked for: about a microsecond each.
+func (s *Snapshot) Routes() iter.Seq[*Route] { return s.RoutesFrom(0) }
+
+// RoutesFrom gives the rows in table order, from the one at position n (the first is 0) on.
+func (s *Snapshot) RoutesFrom(n int) iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
-		for _, r := range s.rows {
-			if !yield(r) {
+		s.order.each(n, func(k orderKey) bool { return yield(s.decode(s.record(k.slot), 0)) })
+	}
+}
+
+// records gives the records in table order.
+func (s *Snapshot) records(yield func(record) bool) {
+	s.order.each(0, func(k orderKey) bool { return yield(s.record(k.slot)) })
+}
+
+// Row returns the row with the id, or nil.
+func (s *Snapshot) Row(id uint64) *Route {
+	if rec := s.record(uint32(id)); rec != nil && rec.id() == id {
+		return s.route(uint32(id))
+	}
+	return nil
+}
+
+// Position is the place of a row in the table, from 0.
+func (s *Snapshot) Position(r *Route) int { return s.order.rank(r.orderKey()) }
+
+// record returns the record of a slot, or nil.
+func (s *Snapshot) record(slot uint32) record {
+	if int(slot) >= s.slots.n {
+		return nil
+	}
+	ref := *s.slots.at(int(slot))
+	if ref == 0 {
+		return nil
+	}
+	return recordAt(s.chunks, ref)
+}
+
+// recordsOf calls yield with the records of the rows of a pattern, in no order.
+func (s *Snapshot) recordsOf(text string, yield func(record) bool) {
+	for _, kind := range [...]int{kindExact, kindText} {
+		for _, w := range s.index.keys.get(uint32(hashText(kind, text) >> 32)) {
+			rec := s.record(uint32(w))
+			// A row whose literal happens to be this text is filed under kindExact too: its own text decides. A row filed under both
+			// kinds has two texts.
+			if rec != nil && rec.pattern() == text && (rec.flags()&recWild != 0) == (kind == kindText) && !yield(rec) {
 				return
 			}
 		}
 	}
 }
 
-// Row returns the row with the id, or nil. It looks at every row: it is for people's questions, not for messages.
-func (s *Snapshot) Row(id uint64) *Route {
-	for _, r := range s.rows {
-		if r.ID == id {
-			return r
+// hasPattern reports whether any row has the pattern.
+func (s *Snapshot) hasPattern(text string) bool {
+	has := false
+	s.recordsOf(text, func(record) bool { has = true; return false })
+	return has
+}
+
+// rowsOf returns the rows of a pattern, in table order.
+func (s *Snapshot) rowsOf(text string) []*Route {
+	var rows []*Route
+	s.recordsOf(text, func(rec record) bool { rows = append(rows, s.route(rec.slot())); return true })
+	slices.SortFunc(rows, compareRoutes)
+	return rows
+}
+
+// find returns the row of a pattern that an op on (key, origin) means: among configured rows the key alone decides.
+func (s *Snapshot) find(text, key, origin string) *Route {
+	var found *Route
+	hash := keyHash32(key)
+	configured := Configured(origin)
+	s.recordsOf(text, func(rec record) bool {
+		if rec.keyHash() != hash {
+			return true
+		}
+		if o := rec.origin(); o != origin && !(configured && Configured(o)) {
+			return true
+		}
+		if r := s.route(rec.slot()); r.c.key == key {
+			found = r
+		}
+		return found == nil
+	})
+	return found
+}
+
+// rowsFor appends the rows whose pattern fits addr, in table order.
+func (s *Snapshot) rowsFor(dst []*Route, addr string) []*Route {
+	if len(addr) > MaxTextBytes {
+		return dst
+	}
+	base := len(dst)
+	lastText, lastFits := "", false
+	s.index.find(addr, func(slot uint32) {
+		rec := s.record(slot)
+		if rec == nil {
+			return
+		}
+		if rec.flags()&recWild == 0 {
+			if rec.pattern() == addr {
+				dst = append(dst, s.route(slot))
+			}
+			return
+		}
+		// Many rows of one pattern come one after the other.
+		if text := rec.pattern(); lastText == "" || text != lastText {
+			lastText, lastFits = text, s.route(slot).c.pattern.match(addr)
+		}
+		if !lastFits {
+			return
+		}
+		r := s.route(slot)
+		if len(r.c.pattern.forms)+len(r.c.pattern.lits) > 1 && slices.ContainsFunc(dst[base:], func(o *Route) bool { return o.ID == r.ID }) {
+			return
+		}
+		dst = append(dst, r)
+	})
+	sortRoutes(dst[base:])
+	return dst
+}
+
+// sortRoutes puts rows in table order.
+func sortRoutes(rows []*Route) {
+	if len(rows) > 16 {
+		slices.SortFunc(rows, compareRoutes)
+		return
+	}
+	for i := 1; i < len(rows); i++ {
+		for j := i; j > 0 && rows[j].before(rows[j-1]); j-- {
+			rows[j], rows[j-1] = rows[j-1], rows[j]
 		}
 	}
-	return nil
 }
 
 // ChangedSince reports whether what addr finds may be another than it was at an earlier generation. A false yes is possible.
 //
 // A cache of what an address led to keeps the generation it was made at and asks this at each use for every name that was looked up.
+// Cost: a few nanoseconds for each change since.
 func (s *Snapshot) ChangedSince(generation uint64, addr string) bool {
-	return generation != s.generation
+	return generation != s.generation && s.recent.touches(generation, s.generation, addr, hashAddress(addr))
 }

@@ -13,9 +13,11 @@ type Table struct {
 	snapshot atomic.Pointer[Snapshot]
 
 	mu      sync.Mutex // guards what follows; a leaf
-	nextID  uint64     // the last id given
-	nextPos int64      // the last position given
-	queue   []Change   // made and not yet told to the watchers
+	arena   arena
+	ids     idSource
+	owner   owner    // the last edit's
+	nextPos int64    // the last position given
+	queue   []Change // made and not yet told to the watchers
 
 	tell     sync.Mutex // held while watchers are called, in order; taken without mu
 	watchers []*watcher // guarded by mu; copied before it is changed
@@ -34,7 +36,7 @@ func DynamicHosts() Option {
 // New returns an empty table with match mode all.
 func New(opts ...Option) *Table {
 	t := &Table{}
-	t.snapshot.Store(&Snapshot{})
+	t.snapshot.Store(&Snapshot{caches: newCaches()})
 	for _, o := range opts {
 		o(t)
 	}
@@ -89,32 +91,43 @@ func (t *Table) apply(ops []Op) (Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := newEdit(t, t.snapshot.Load())
+	s, c, err := e.run(ops)
+	if err != nil || s == e.base {
+		e.abandon()
+		return c, err
+	}
+	e.commit()
+	t.snapshot.Store(s)
+	s.caches.fit(s.Len())
+	if c.Changed() {
+		t.queue = append(t.queue, c)
+	}
+	return c, nil
+}
+
+// run does the ops, in order, and finishes.
+func (e *edit) run(ops []Op) (*Snapshot, Change, error) {
 	for i := range ops {
 		if err := e.do(&ops[i]); err != nil {
 			if len(ops) > 1 {
 				err = fmt.Errorf("op %d, %s: %w", i+1, ops[i].Verb, err)
 			}
-			return Change{}, err
+			return nil, Change{}, err
 		}
 	}
 	s, c, err := e.finish()
-	if err != nil {
-		return Change{}, err
+	if err != nil || s == e.base {
+		return s, c, err
 	}
-	if s != e.base {
-		t.nextID, t.nextPos = e.nextID, e.nextPos
-		for _, r := range c.Added {
-			c.Warnings = s.warnRow(c.Warnings, r)
-		}
-		for _, r := range c.Updated {
-			c.Warnings = s.warnRow(c.Warnings, r)
-		}
-		t.snapshot.Store(s)
-		if c.Changed() {
-			t.queue = append(t.queue, c)
-		}
+	for _, r := range c.Added {
+		c.Warnings = s.warnRow(c.Warnings, r)
 	}
-	return c, nil
+	for _, r := range c.Updated {
+		c.Warnings = s.warnRow(c.Warnings, r)
+	}
+	s.index.refresh(s)
+	e.tidy()
+	return s, c, nil
 }
 
 // OnChange calls f with every change from now on, in order, after the lock is released, on the writer's goroutine and before its Apply

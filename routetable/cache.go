@@ -1,0 +1,231 @@
+package routetable
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+)
+
+// caches are what lookups keep between them, shared by all snapshots of a table. They only save work: an entry is used where it is known
+// to be what the snapshot says.
+type caches struct {
+	rows    atomic.Pointer[rowCache]
+	matches atomic.Pointer[matchCache]
+}
+
+// rowCache is rows made of their records, by the key of the record: a record never changes.
+type rowCache struct{ rows []atomic.Pointer[Route] }
+
+// Bounds of the caches, in entries.
+const (
+	minRowCache   = 1 << 8
+	maxRowCache   = 1 << 15
+	minMatchCache = 1 << 10
+	maxMatchCache = 1 << 16
+)
+
+func newCaches() *caches {
+	c := &caches{}
+	c.rows.Store(&rowCache{make([]atomic.Pointer[Route], minRowCache)})
+	c.matches.Store(newMatchCache(minMatchCache))
+	return c
+}
+
+// fit makes the row cache fit a table of n rows.
+func (c *caches) fit(n int) {
+	have := len(c.rows.Load().rows)
+	want := have
+	for want < maxRowCache && want < 2*n {
+		want *= 2
+	}
+	if want != have {
+		c.rows.Store(&rowCache{make([]atomic.Pointer[Route], want)})
+	}
+}
+
+// route returns the row of a slot that has one. It is shared.
+func (s *Snapshot) route(slot uint32) *Route {
+	ref := *s.slots.at(int(slot))
+	key := recordKey(s.chunks, ref)
+	rows := s.caches.rows.Load().rows
+	at := &rows[mix(key, 0)&uint64(len(rows)-1)]
+	if r := at.Load(); r != nil && r.c.record == key {
+		return r
+	}
+	r := s.decode(recordAt(s.chunks, ref), key)
+	at.Store(r)
+	return r
+}
+
+// wholeRow is a row with all that belongs to it, in one piece.
+type wholeRow struct {
+	Route
+	c       compiled
+	matches [1]Match
+	pattern pattern
+	lit     [1]string
+}
+
+// decode makes the row of a record. The row has its own copy of the texts, so that it does not keep a chunk alive.
+func (s *Snapshot) decode(rec record, key uint64) *Route {
+	w := &wholeRow{}
+	r := &w.Route
+	rec = append(record(nil), rec...)
+	ok := rec.row(r)
+	if rec.flags()&recWild == 0 {
+		w.lit[0] = r.Pattern
+		w.pattern = pattern{text: r.Pattern, lits: w.lit[:]}
+	} else if p, err := compilePattern(r.Pattern); err == nil {
+		w.pattern = *p
+	} else {
+		ok, w.pattern = false, pattern{text: r.Pattern}
+	}
+	if err := w.c.compile(r, &w.pattern, s.dynamicHosts); err != nil || !ok {
+		// Only a record that was damaged in a way that its checksum does not tell: the row is there and leads nowhere.
+		w.c.match = Match{Result: r.Address, Problem: "the row's record is damaged"}
+	}
+	r.c = &w.c
+	w.c.record = key
+	w.c.match.Route = r
+	w.matches[0] = w.c.match
+	w.c.matches = w.matches[:]
+	return r
+}
+
+// matchCache is what addresses led to, by the hash of the address.
+type matchCache struct {
+	entries []atomic.Pointer[cached]
+	seen    []atomic.Uint32 // hashes of addresses that were missed once: an entry is made at the second time
+	made    atomic.Int64
+}
+
+// cached is what an address led to from one generation to another.
+type cached struct {
+	addr   string
+	hash   uint64
+	from   uint64        // the generation that it was made at
+	until  atomic.Uint64 // a later one that it still holds at
+	groups []Group
+	first  bool // a row counts in the first pass
+	found  bool // a row counts, be it a fallback
+	when   bool // it depends on properties: there are no groups here
+}
+
+func newMatchCache(n int) *matchCache {
+	return &matchCache{entries: make([]atomic.Pointer[cached], n), seen: make([]atomic.Uint32, n)}
+}
+
+func hashAddress(addr string) uint64 { return maphash.String(seed, addr) }
+
+// cached returns what is known of addr and holds in s, or nil.
+func (s *Snapshot) cached(addr string, hash uint64) *cached {
+	entries := s.caches.matches.Load().entries
+	e := entries[hash&uint64(len(entries)-1)].Load()
+	if e == nil || e.hash != hash || e.addr != addr {
+		return nil
+	}
+	until := e.until.Load()
+	switch {
+	case until == s.generation:
+		return e
+	case until > s.generation:
+		if e.from <= s.generation {
+			return e
+		}
+		return nil
+	case s.recent.touches(until, s.generation, addr, hash):
+		return nil
+	}
+	e.until.CompareAndSwap(until, s.generation)
+	return e
+}
+
+// keep makes an entry for addr, where it was asked for before.
+func (s *Snapshot) keep(addr string, hash uint64, groups []Group, first, found, when bool) {
+	c := s.caches.matches.Load()
+	at := hash & uint64(len(c.entries)-1)
+	tag := uint32(hash>>32) | 1
+	if c.seen[at].Load() != tag {
+		c.seen[at].Store(tag)
+		return
+	}
+	if len(addr) > maxCachedBytes {
+		return
+	}
+	e := &cached{addr: string([]byte(addr)), hash: hash, from: s.generation, first: first, found: found, when: when}
+	e.until.Store(s.generation)
+	if !when {
+		e.groups = append(make([]Group, 0, len(groups)), groups...)
+	}
+	c.entries[at].Store(e)
+	if n := len(c.entries); c.made.Add(1) > int64(2*n) && n < maxMatchCache {
+		s.caches.matches.CompareAndSwap(c, newMatchCache(4*n))
+	}
+}
+
+// maxCachedBytes is the longest address that the cache keeps.
+const maxCachedBytes = 1 << 10
+
+// recentChanges are the patterns that the last changes touched. It is append-only: snapshots share it, each up to its own end.
+type recentChanges struct {
+	list  []recentChange // ascending by generation
+	start uint64         // changes after this generation are all in list
+}
+
+type recentChange struct {
+	generation uint64
+	hash       uint64   // of the one address that the pattern fits, or
+	pattern    *pattern // of what it fits
+}
+
+// Bounds: a change of more patterns than maxRecentPatterns counts as one of all; the list is cut to keepRecent when it is full.
+const (
+	maxRecent         = 2048
+	keepRecent        = 1024
+	maxReplay         = 512
+	maxRecentPatterns = 64
+)
+
+// touches reports whether a change after from and up to to may have changed what addr finds.
+func (c *recentChanges) touches(from, to uint64, addr string, hash uint64) bool {
+	if from < c.start || to < from {
+		return true
+	}
+	list := c.list
+	i := len(list)
+	for i > 0 && list[i-1].generation > from {
+		i--
+		if len(list)-i > maxReplay {
+			return true
+		}
+		if ch := &list[i]; ch.pattern == nil {
+			if ch.hash == hash {
+				return true
+			}
+		} else if ch.pattern.match(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// with returns the changes with those of one more generation. patterns nil is a change of everything.
+func (c recentChanges) with(generation uint64, patterns []*pattern) recentChanges {
+	if patterns == nil {
+		return recentChanges{start: generation}
+	}
+	if len(c.list)+len(patterns) > maxRecent {
+		cut := len(c.list) - keepRecent
+		if cut > 0 {
+			c.start = c.list[cut-1].generation
+			c.list = append(make([]recentChange, 0, maxRecent), c.list[cut:]...)
+		}
+	}
+	for _, p := range patterns {
+		ch := recentChange{generation: generation, pattern: p}
+		if p.literal() {
+			ch.hash, ch.pattern = hashAddress(p.lits[0]), nil
+		}
+		c.list = append(c.list, ch)
+	}
+	return c
+}

@@ -1,0 +1,137 @@
+package routetable
+
+import "slices"
+
+// hmap is a persistent multimap from hashes to the slots of rows. It does not keep the keys: two of 32 bits may share a hash, and whoever
+// asks looks at the rows. The slots of one hash stand together, so that a name with ten thousand rows costs its neighbours nothing.
+//
+// It is a linear hash table: it grows by one bucket at a time, so no edit pays for all. A bucket is one sorted list of words without
+// pointers, hash<<32 | slot.
+type hmap struct {
+	buckets parray[bucket]
+	n       int // words
+}
+
+type bucket struct {
+	words []uint64
+	owner owner // of words
+}
+
+// bucketLoad is the mean number of words in a bucket.
+const bucketLoad = 20
+
+// bucketOf is the place of a hash among n buckets.
+func bucketOf(hash uint32, n int) int {
+	mask := uint32(1)
+	for int(mask) < n {
+		mask <<= 1
+	}
+	i := int(hash & (mask - 1))
+	if i >= n {
+		i = int(hash & (mask>>1 - 1))
+	}
+	return i
+}
+
+// get returns the words of a hash. They are shared: do not write to them.
+func (m *hmap) get(hash uint32) []uint64 {
+	if m.n == 0 {
+		return nil
+	}
+	words := m.buckets.at(bucketOf(hash, m.buckets.n)).words
+	from := search(words, uint64(hash)<<32)
+	to := from
+	for to < len(words) && uint32(words[to]>>32) == hash {
+		to++
+	}
+	return words[from:to:to]
+}
+
+// search returns the place of the first word that is not less than w.
+func search(words []uint64, w uint64) int {
+	lo, hi := 0, len(words)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if words[mid] < w {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// add files a slot under a hash, and reports whether it was not there already.
+func (m *hmap) add(hash uint32, slot uint32, o owner) bool {
+	if m.n >= bucketLoad*m.buckets.n {
+		m.grow(o)
+	}
+	w := uint64(hash)<<32 | uint64(slot)
+	b := m.own(bucketOf(hash, m.buckets.n), o)
+	i := search(b.words, w)
+	if i < len(b.words) && b.words[i] == w {
+		return false
+	}
+	b.words = slices.Insert(b.words, i, w)
+	m.n++
+	return true
+}
+
+// remove takes a slot from under a hash and reports whether it was there.
+func (m *hmap) remove(hash uint32, slot uint32, o owner) bool {
+	if m.n == 0 {
+		return false
+	}
+	w := uint64(hash)<<32 | uint64(slot)
+	at := bucketOf(hash, m.buckets.n)
+	words := m.buckets.at(at).words
+	i := search(words, w)
+	if i == len(words) || words[i] != w {
+		return false
+	}
+	b := m.own(at, o)
+	b.words = slices.Delete(b.words, i, i+1)
+	m.n--
+	return true
+}
+
+// own makes a bucket writable, with room for a few words.
+func (m *hmap) own(at int, o owner) *bucket {
+	b := m.buckets.edit(at, o)
+	if b.owner != o {
+		b.words = append(make([]uint64, 0, len(b.words)+4), b.words...)
+		b.owner = o
+	}
+	if len(b.words) == cap(b.words) {
+		b.words = append(make([]uint64, 0, len(b.words)+max(8, len(b.words)/4)), b.words...)
+	}
+	return b
+}
+
+// grow adds a bucket and moves to it what is its own.
+func (m *hmap) grow(o owner) {
+	n := m.buckets.n
+	m.buckets.edit(n, o)
+	if n == 0 {
+		return
+	}
+	mask := 1
+	for mask < n+1 {
+		mask <<= 1
+	}
+	from := n - mask/2 // bucket n was a part of this one
+	old := m.buckets.at(from).words
+	var stay, move []uint64
+	for _, w := range old {
+		if bucketOf(uint32(w>>32), n+1) == n {
+			move = append(move, w)
+		} else {
+			stay = append(stay, w)
+		}
+	}
+	if len(move) == 0 {
+		return
+	}
+	*m.buckets.edit(from, o) = bucket{stay, o}
+	*m.buckets.edit(n, o) = bucket{move, o}
+}

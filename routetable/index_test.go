@@ -1,0 +1,238 @@
+package routetable
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// drawPattern makes patterns of every dialect that share much with each other and with the addresses of drawAddress.
+func drawPattern(t *rapid.T) string {
+	segment := rapid.SampledFrom([]string{"a", "b", "ab", "sensor", "sensors", "temperature-17", "temperature-18", "", "a@b", "*", "%", "*", "%", "a*", "%b", "se*or", "temp%17"})
+	glob := rapid.SampledFrom([]string{"a", "sensor", "temperature-1[0-9]", "*", "**", "?", "{a,b}", "sen*", "{sensor,}s", "[!a]b", "temperature-*"})
+	topic := rapid.SampledFrom([]string{"a", "b", "sensors", "temperature-17", "*", "**", "a*", "x@y"})
+	join := func(g *rapid.Generator[string]) string {
+		return strings.Join(rapid.SliceOfN(g, 1, 5).Draw(t, "segments"), "/")
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "dialect") {
+	case 0:
+		return globPrefix + join(glob)
+	case 1:
+		return topicPrefix + join(topic)
+	case 2:
+		return rapid.SampledFrom([]string{"event:req/", "web:", "rpc:", "$", "long.common.prefix.of.everything/"}).Draw(t, "prefix") + join(segment)
+	}
+	return join(segment)
+}
+
+func drawAddress(t *rapid.T) string {
+	segment := rapid.SampledFrom([]string{"a", "b", "ab", "sensor", "sensors", "temperature-17", "temperature-18", "", "a@b", "x"})
+	prefix := rapid.SampledFrom([]string{"", "", "", "topic:", "event:req/", "web:", "rpc:", "$", "long.common.prefix.of.everything/"}).Draw(t, "prefix")
+	return prefix + strings.Join(rapid.SliceOfN(segment, 1, 6).Draw(t, "segments"), "/")
+}
+
+// TestIndexAgainstScan holds lookups, with and without the cache, to a scan of all rows, while rows come and go.
+func TestIndexAgainstScan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table := New()
+		if rapid.Bool().Draw(t, "first") {
+			table.SetMatch(MatchFirst)
+		}
+		var addrs []string
+		for range rapid.IntRange(2, 8).Draw(t, "addresses") {
+			addrs = append(addrs, drawAddress(t))
+		}
+		var patterns []string
+		for range rapid.IntRange(1, 6).Draw(t, "batches") {
+			var ops []Op
+			for range rapid.IntRange(1, 12).Draw(t, "ops") {
+				if len(patterns) > 0 && rapid.IntRange(0, 2).Draw(t, "delete") == 0 {
+					ops = append(ops, Op{Verb: VerbDeletePattern, Route: NewRoute(rapid.SampledFrom(patterns).Draw(t, "pattern"), "")})
+					continue
+				}
+				p := drawPattern(t)
+				patterns = append(patterns, p)
+				r := NewRoute(p, rapid.SampledFrom([]string{"h1", "h2", "amqp://h/$1", "null", "route:zz"}).Draw(t, "address"))
+				r.Order = rapid.IntRange(-1, 1).Draw(t, "order")
+				ops = append(ops, Op{Verb: VerbReplace, Route: r})
+			}
+			if _, err := table.Apply(ops...); err != nil {
+				t.Fatal(err)
+			}
+			s := table.Snapshot()
+			checkTable(t, s)
+			for _, addr := range addrs {
+				want := naiveMatches(s, addr, nil)
+				for range 3 { // the third one comes from the cache
+					if got := idsOf(s.LookupInto(nil, addr, nil)); !sameRows(got, want) {
+						t.Fatalf("%q: got %s, want %s in\n%s", addr, texts(got), texts(want), strings.Join(rowTexts(s), "\n"))
+					}
+				}
+				if got := idsOf(s.LookupUncached(nil, addr, nil)); !sameRows(got, want) {
+					t.Fatalf("%q uncached: got %s, want %s", addr, texts(got), texts(want))
+				}
+			}
+		}
+	})
+}
+
+func idsOf(groups []Group) (rows [][]*Route) {
+	for _, g := range groups {
+		var list []*Route
+		for _, m := range g.Matches {
+			list = append(list, m.Route)
+		}
+		rows = append(rows, list)
+	}
+	return rows
+}
+
+func texts(groups [][]*Route) string {
+	var b strings.Builder
+	for _, g := range groups {
+		for _, r := range g {
+			fmt.Fprintf(&b, "%s --> %s, ", r.Pattern, r.Address)
+		}
+		b.WriteString("; ")
+	}
+	return b.String()
+}
+
+// TestReadersSeeOneGeneration lets readers look up names whose rows one change always moves together: whatever a reader sees must be of
+// one generation, be it from the cache or not, with a snapshot that it kept or the one now.
+func TestReadersSeeOneGeneration(t *testing.T) {
+	table := New()
+	names := []string{"north", "south", "east/1", "topic:west/2"}
+	patterns := []string{"north", "so*", "east/%", "topic:west/*"}
+	var n atomic.Uint64
+	set := func(i uint64) {
+		ops := make([]Op, 0, 8)
+		for _, p := range patterns {
+			ops = append(ops, Op{Verb: VerbReplaceAll, Route: NewRoute(p, ""), Addresses: []string{fmt.Sprintf("host-%d", i)}})
+		}
+		ops = append(ops, Op{Verb: VerbReplaceAll, Route: NewRoute(fmt.Sprintf("other-%d", i%50), ""), Addresses: []string{fmt.Sprintf("h%d", i)}})
+		if _, err := table.Apply(ops...); err != nil {
+			t.Error(err)
+		}
+	}
+	set(0)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for r := range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			rnd := rand.New(rand.NewPCG(uint64(r), 1))
+			var kept *Snapshot
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				s := table.Snapshot()
+				if kept != nil && rnd.IntN(3) == 0 {
+					s = kept
+				} else if rnd.IntN(10) == 0 {
+					kept = s
+				}
+				var seen string
+				for _, name := range names {
+					groups := s.LookupInto(nil, name, nil)
+					if len(groups) != 1 || len(groups[0].Matches) != 1 {
+						t.Errorf("%s: got %d groups", name, len(groups))
+						return
+					}
+					host := groups[0].Matches[0].Result
+					if seen == "" {
+						seen = host
+					} else if host != seen {
+						t.Errorf("generation %d: %s leads to %s, others to %s", s.Generation(), name, host, seen)
+						return
+					}
+				}
+				n.Add(1)
+			}
+		}()
+	}
+	for i := uint64(1); i < 3000; i++ {
+		set(i)
+	}
+	close(stop)
+	wg.Wait()
+	checkTable(t, table.Snapshot())
+}
+
+// TestChurnReusesMemory edits a table for long: its chunks and slots do not grow with the number of edits.
+func TestChurnReusesMemory(t *testing.T) {
+	table := New()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	live := map[int]bool{}
+	for range 60_000 {
+		i := rnd.IntN(2000)
+		p := fmt.Sprintf("name-%d-%s", i, strings.Repeat("x", i%400))
+		var err error
+		if live[i] {
+			_, err = table.DeletePattern(p)
+		} else {
+			_, err = table.Add(p, "h1", WithNote(strings.Repeat("n", i%300)))
+		}
+		live[i] = !live[i]
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := table.Snapshot()
+	checkTable(t, s)
+	if s.slots.n > 2000 {
+		t.Errorf("%d slots for at most 2000 rows", s.slots.n)
+	}
+	chunks := 0
+	for _, c := range s.chunks {
+		chunks += len(c.b)
+	}
+	if most := 2*table.arena.live + slack + 4*chunkBytes; chunks > most {
+		t.Errorf("%d bytes of chunks, at most %d expected", chunks, most)
+	}
+	live2, dead := 0, 0
+	for i := range table.arena.use {
+		live2 += table.arena.use[i].end - table.arena.use[i].dead
+		dead += table.arena.use[i].dead
+	}
+	counted := 0
+	s.records(func(rec record) bool { counted += rec.size(); return true })
+	if live2 != table.arena.live || dead != table.arena.dead || counted != table.arena.live {
+		t.Errorf("the arena counts %d live and %d dead bytes, its chunks %d and %d, the rows %d", table.arena.live, table.arena.dead, live2, dead, counted)
+	}
+}
+
+// TestInsertsAtOnePlace puts rows at one place until positions run out, many times over.
+func TestInsertsAtOnePlace(t *testing.T) {
+	table, do := New(), must(t)
+	for i := range 300 {
+		do(table.Add(fmt.Sprintf("row-%03d", i), "h1"))
+	}
+	want := rowTexts(table.Snapshot())
+	at := slices.Index(want, "row-150 --> h1")
+	for i := range 500 {
+		p := fmt.Sprintf("new-%03d", i)
+		if i%2 == 0 {
+			do(table.InsertBefore("row-150", p, "h2"))
+			want = slices.Insert(want, at, p+" --> h2")
+			at++
+		} else {
+			do(table.InsertAfter("row-150", p, "h2"))
+			want = slices.Insert(want, at+1, p+" --> h2")
+		}
+	}
+	if got := rowTexts(table.Snapshot()); !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	checkTable(t, table.Snapshot())
+}
