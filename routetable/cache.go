@@ -12,7 +12,8 @@ type caches struct {
 	matches atomic.Pointer[matchCache]
 }
 
-// rowCache is rows made of their records, by the key of the record: a record never changes.
+// rowCache is rows made of their records, at the place that their slot gives: a table that fits has a place for each. What is in a place
+// is told by the key of the record, which never changes.
 type rowCache struct{ rows []atomic.Pointer[Route] }
 
 // Bounds of the caches, in entries.
@@ -30,11 +31,11 @@ func newCaches() *caches {
 	return c
 }
 
-// fit makes the row cache fit a table of n rows.
+// fit makes the row cache fit a table of n slots.
 func (c *caches) fit(n int) {
 	have := len(c.rows.Load().rows)
 	want := have
-	for want < maxRowCache && want < 2*n {
+	for want < maxRowCache && want < n {
 		want *= 2
 	}
 	if want != have {
@@ -47,7 +48,7 @@ func (s *Snapshot) route(slot uint32) *Route {
 	ref := *s.slots.at(int(slot))
 	key := recordKey(s.chunks, ref)
 	rows := s.caches.rows.Load().rows
-	at := &rows[mix(key, 0)&uint64(len(rows)-1)]
+	at := &rows[int(slot)&(len(rows)-1)]
 	if r := at.Load(); r != nil && r.c.record == key {
 		return r
 	}

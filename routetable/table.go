@@ -98,7 +98,7 @@ func (t *Table) apply(ops []Op) (Change, error) {
 	}
 	e.commit()
 	t.snapshot.Store(s)
-	s.caches.fit(s.Len())
+	s.caches.fit(s.slots.n)
 	if c.Changed() {
 		t.queue = append(t.queue, c)
 	}
