@@ -13,17 +13,20 @@ type edit struct {
 	s     *Snapshot // the next one, under way: it can be read
 	owner owner
 
-	nextPos int64
-	ids     idSource
-	touched []touch
-	places  map[uint64]int // where in touched a row of base is, by id
-	fresh   []int          // where in touched the rows with new ids are, by serial
-	moved   map[uint64]bool
-	written []uint64 // refs of records written
-	dropped []uint64 // refs of records of base that are in no row any more
-	buffer  []byte
-	notes   []string
-	warn    []Warning
+	nextPos    int64
+	appended   int64 // the last position given behind all others
+	ids        idSource
+	touched    []touch
+	places     map[uint64]int // where in touched a row of base is, by id
+	fresh      []int          // where in touched the rows with new ids are, by serial
+	moved      map[uint64]bool
+	written    []uint64 // refs of records written
+	dropped    []uint64 // refs of records of base that are in no row any more
+	stayed     []stayed // set by finish: configured rows touched that are as they were, but for their positions
+	renumbered bool     // all rows have new positions
+	buffer     []byte
+	notes      []string
+	warn       []Warning
 }
 
 // touch is a row that the edit changes: as it was, nil for a new one, and as it is, nil for one that is gone.
@@ -156,6 +159,9 @@ func templateKey(text string) string {
 
 // put adds a new row at r.pos.
 func (e *edit) put(r *Route) {
+	if r.pos != e.appended {
+		e.makePlace(r)
+	}
 	r.ID = e.ids.next()
 	r.c.match.Route = r
 	e.fresh = append(e.fresh, len(e.touched))
@@ -202,6 +208,9 @@ func (e *edit) forget(ref uint64) {
 // change puts r in the place of old, whose id it takes. They have the same pattern.
 func (e *edit) change(old, r *Route) {
 	r.ID = old.ID
+	if r.Order != old.Order {
+		e.makePlace(r)
+	}
 	c := *r.c
 	c.match.Route = r
 	r.c = &c
@@ -242,14 +251,12 @@ func (e *edit) drop(r *Route) {
 	}
 }
 
-// current gives all rows of the table as the edit has it. The edit must not change while they are given.
-func (e *edit) current(yield func(*Route) bool) { e.s.Routes()(yield) }
-
 // gap is the distance between the positions of rows that are appended: room for 31 inserts at one place before rows beside it are moved.
 const gap = 1 << 31
 
 func (e *edit) lastPos() int64 {
 	e.nextPos += gap
+	e.appended = e.nextPos
 	return e.nextPos
 }
 
@@ -278,6 +285,18 @@ func (e *edit) posBeside(anchor *Route, before bool) int64 {
 		e.spread(k)
 		anchor = e.s.Row(anchor.ID)
 	}
+}
+
+// makePlace moves r just behind a row that has its place already: positions tell rows of one order apart, not those of two.
+func (e *edit) makePlace(r *Route) {
+	k := r.orderKey()
+	k.slot = 0
+	e.s.order.each(e.s.order.rank(k), func(o orderKey) bool {
+		if o.order == k.order && o.pos == k.pos && o.slot != uint32(r.ID) {
+			r.pos = e.posBeside(e.s.route(o.slot), false)
+		}
+		return false
+	})
 }
 
 // spread gives the rows about a place new positions, with room between them: so many rows that there is.
@@ -350,7 +369,9 @@ func (e *edit) finish() (*Snapshot, Change, error) {
 		case was.c.key == now.c.key && was.Address == now.Address && was.Origin == now.Origin && !e.moved[was.ID] && sameColumns(was, now, ^ColumnSet(0)) == "":
 			if was.pos != now.pos {
 				c.moved = append(c.moved, now)
-				c.movedFrom = append(c.movedFrom, was)
+			}
+			if Configured(now.Origin) {
+				e.stayed = append(e.stayed, stayed{was, now})
 			}
 			continue
 		default:

@@ -22,9 +22,10 @@ const (
 	VerbWithdraw
 	VerbLoad
 	VerbMatch
+	VerbRollback
 )
 
-var verbNames = [...]string{"add", "insert", "set", "replace", "replace-all", "delete", "delete-pattern", "clear", "withdraw", "load", "match"}
+var verbNames = [...]string{"add", "insert", "set", "replace", "replace-all", "delete", "delete-pattern", "clear", "withdraw", "load", "match", "rollback"}
 
 func (v Verb) String() string {
 	if int(v) < len(verbNames) {
@@ -93,6 +94,8 @@ type Op struct {
 	Match    MatchMode // match; load where SetMatch
 	SetMatch bool      // load: also set the match mode
 
+	To uint64 // rollback: the revision whose rows come back
+
 	IfRevision *uint64 // the revision that the caller saw; another one is a ConflictError
 }
 
@@ -108,8 +111,7 @@ type Change struct {
 	Note       string   // why nothing was done, or what else was ("already there", "nothing to delete")
 	Warnings   []Warning
 
-	moved     []*Route // rows of which only the position is another
-	movedFrom []*Route // as they were
+	moved []*Route // rows of which only the position is another
 }
 
 // Changed reports whether the table is another than before.

@@ -45,6 +45,8 @@ func (e *edit) do(op *Op) error {
 		}
 		e.s.match = op.Match
 		return nil
+	case VerbRollback:
+		return e.rollback(op)
 	}
 	return &RefusedError{What: fmt.Sprintf("unknown verb %d", op.Verb)}
 }
@@ -549,6 +551,7 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 		return o == origin
 	}
 	inOrder, middle, news := true, 0, 0
+	tail := 0 // rows from here on stand behind all that are there already
 	last := int64(math.MinInt64)
 	keep := map[uint32]bool{}
 	old := make([]uint64, len(rows)) // ids
@@ -560,7 +563,7 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 		}
 		old[i], keep[uint32(o.ID)] = o.ID, true
 		if ours(o.Origin) {
-			middle, news = middle+news, 0
+			middle, news, tail = middle+news, 0, i+1
 			inOrder = inOrder && o.pos > last
 			last = o.pos
 		}
@@ -568,19 +571,16 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 	inOrder = inOrder && middle <= maxMiddle
 	e.dropAll(func(rec record) bool { return ours(rec.origin()) && !keep[rec.slot()] })
 	if !inOrder || len(keep) == 0 {
-		for i := range rows {
-			rows[i].pos = e.lastPos()
-		}
 		return e.loadRows(rows, old, ours, false)
 	}
-	for i := len(rows) - news; i < len(rows); i++ {
+	for i := tail; i < len(rows); i++ {
 		rows[i].pos = e.lastPos()
 	}
 	return e.loadRows(rows, old, ours, true)
 }
 
 // loadRows puts the rows of a replacing load. Where inOrder, rows that are there keep their positions, and a new row without one gets one
-// before the row that follows it: so the last go first.
+// before the row that follows it: so the last go first. Else each row gets a new position.
 func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bool, inOrder bool) error {
 	var next uint64
 	for n := range rows {
@@ -589,6 +589,9 @@ func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bo
 			i = len(rows) - 1 - n
 		}
 		r := rows[i]
+		if !inOrder {
+			r.pos = e.lastPos()
+		}
 		if old[i] == 0 {
 			if inOrder && r.pos == 0 {
 				r.pos = e.posBeside(e.s.Row(next), true)

@@ -18,6 +18,7 @@ type Table struct {
 	owner   owner    // the last edit's
 	nextPos int64    // the last position given
 	queue   []Change // made and not yet told to the watchers
+	history history
 
 	tell     sync.Mutex // held while watchers are called, in order; taken without mu
 	watchers []*watcher // guarded by mu; copied before it is changed
@@ -79,15 +80,9 @@ func (t *Table) LookupInto(dst []Group, addr string, property func(string) (stri
 
 // Apply does the ops in order as one change, or none of them: readers see the table before or after it, never between. The error says
 // which op failed where there are several. A change that does nothing moves no counter and tells no watcher.
-func (t *Table) Apply(ops ...Op) (Change, error) {
-	c, err := t.apply(ops)
-	if err == nil && c.Changed() {
-		t.tellWatchers()
-	}
-	return c, err
-}
+func (t *Table) Apply(ops ...Op) (Change, error) { return t.ApplyAs(Author{}, ops...) }
 
-func (t *Table) apply(ops []Op) (Change, error) {
+func (t *Table) apply(a Author, ops []Op) (Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := newEdit(t, t.snapshot.Load())
@@ -97,12 +92,33 @@ func (t *Table) apply(ops []Op) (Change, error) {
 		return c, err
 	}
 	e.commit()
+	t.history.record(a, ops, e, &c)
 	t.snapshot.Store(s)
 	s.caches.fit(s.slots.n)
 	if c.Changed() {
 		t.queue = append(t.queue, c)
 	}
 	return c, nil
+}
+
+// resume makes the table that of a snapshot: one read from disk, or an older one where newer ones were given up.
+func (t *Table) resume(s *Snapshot) {
+	t.arena.reset(s)
+	t.ids.free, t.ids.slots = nil, uint32(s.slots.n)
+	for i := s.slots.n - 1; i >= 0; i-- {
+		ref := *s.slots.at(i)
+		if ref == 0 {
+			t.ids.free = append(t.ids.free, uint32(i))
+			continue
+		}
+		rec := recordAt(t.arena.chunks, ref)
+		t.ids.serial = max(t.ids.serial, uint32(rec.id()>>32))
+		t.nextPos = max(t.nextPos, rec.pos())
+	}
+	next := *s
+	next.chunks = t.arena.chunks
+	t.snapshot.Store(&next)
+	next.caches.fit(next.slots.n)
 }
 
 // run does the ops, in order, and finishes.
