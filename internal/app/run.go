@@ -124,7 +124,8 @@ func (a *App) listen() (lines []string, err error) {
 		lines = append(lines, "ready amqp://"+bound.String())
 	}
 	if h := a.config.HTTP.Listen; h != "" && h != "off" {
-		if a.http, err = web.Listen(h, func() bool { return true }); err != nil {
+		a.http, err = web.Listen(h, web.Options{Metrics: web.Metrics{Version: Version, Table: a.table, Counters: a.node.Counters}})
+		if err != nil {
 			return nil, fmt.Errorf("listen http://%s: %w", h, err)
 		}
 		go func() {
