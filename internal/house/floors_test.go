@@ -36,6 +36,7 @@ var house = []string{"internal/house", "internal/house/testsum", "interop"}
 
 // dependencies tells which packages may use what is not in the standard library, by prefix of the import path.
 var dependencies = map[string][]string{
+	"github.com/fsnotify/fsnotify":        {"internal/app"},
 	"github.com/gobwas/glob":              {"routetable"},
 	"gopkg.in/yaml.v3":                    {"routetable", "internal/app", "internal/ctl"},
 	"github.com/xdg-go/scram":             {"internal/amqp"},
@@ -52,6 +53,7 @@ var dependencies = map[string][]string{
 
 // entrances are dependencies that enter through one file, so that they can leave through it.
 var entrances = map[string]string{
+	"github.com/fsnotify/fsnotify":        "internal/app/watch.go",
 	"github.com/prometheus/client_golang": "internal/web/metrics.go",
 }
 
