@@ -359,12 +359,16 @@ func countRows(s *routetable.Snapshot) map[string]int {
 	return n
 }
 
-// refused notes what is wrong with a file, and tells the log once for each content.
+// refused notes what is wrong with a file, and tells the log once for each content. A file that gave no rows yet is for the caller to
+// tell: it is named for the first time.
 func (t *tableFiles) refused(f *tableFile, hash []byte, err error) {
 	f.err, f.conflict = err, false
 	if told := fmt.Sprintf("%x %s", hash, err); f.told != told {
 		f.told = told
 		f.errors++
+		if f.hash == nil {
+			return
+		}
 		t.log.Error("table file refused: the rows that it gave before stay in force", "file", f.name, "error", err)
 	}
 }

@@ -179,5 +179,11 @@ func (a *App) Stop() {
 	if a.http != nil {
 		a.http.Close(ctx)
 	}
-	a.running.Wait()
+	// A table file of a million rows that is being loaded does not hold up the end beyond the grace.
+	ended := make(chan struct{})
+	go func() { a.running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 }

@@ -76,11 +76,16 @@ func TestABadTableAtStartIsABadConfiguration(t *testing.T) {
 	}
 	for _, path := range []string{bad, bad + ".none"} {
 		config := Config{Listeners: []Listener{{URL: "amqp://127.0.0.1:0"}}, Tables: []string{path}}
-		_, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.DiscardHandler), io.Discard)
+		var log journal
+		_, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.NewTextHandler(&log, nil)), io.Discard)
 		if ce, ok := err.(*ConfigError); !ok || !strings.Contains(ce.Error(), path+": ") {
 			t.Errorf("Start: got %v", err)
 		}
-		if ce, ok := Check(config).(*ConfigError); !ok || !strings.Contains(ce.Error(), path+": ") {
+		if log.String() != "" {
+			t.Errorf("the error is told twice:\n%s", &log)
+		}
+		err = Check(config)
+		if ce, ok := err.(*ConfigError); !ok || !strings.Contains(ce.Error(), path+": ") {
 			t.Errorf("Check: got %v", err)
 		}
 	}
