@@ -6,7 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
@@ -32,7 +32,10 @@ type App struct {
 	table  *routetable.Table
 	node   *forwarder.Node
 	http   *web.Server
-	files  map[string]bool // origins of table files in force
+	files  *tableFiles
+
+	cancel  context.CancelFunc // of the watch
+	running sync.WaitGroup
 }
 
 // Check reads the configuration and every table, with what the tables expect, without starting anything.
@@ -40,8 +43,8 @@ func Check(c Config) error {
 	if _, err := c.validate(); err != nil {
 		return &ConfigError{err}
 	}
-	if _, err := loadTables(routetable.New(), c.Tables, nil); err != nil {
-		return err
+	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler), nil).use(c.Tables); err != nil {
+		return &ConfigError{err}
 	}
 	for _, name := range c.Tables {
 		if err := checkExpectations(name); err != nil {
@@ -83,8 +86,9 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		return nil, &ConfigError{err}
 	}
 	a := &App{config: c, load: load, log: log, table: routetable.New()}
-	if a.files, err = loadTables(a.table, c.Tables, nil); err != nil {
-		return nil, err
+	a.files = newTableFiles(a.table, log, nil)
+	if err := a.files.use(c.Tables); err != nil {
+		return nil, &ConfigError{err}
 	}
 	id := forwarder.NewID()
 	name := c.Name
@@ -95,6 +99,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		Name: name, NodeID: id, Version: Version, Counters: func() map[string]uint64 { return a.node.Counters() },
 		Choose: func(x *routetable.Explanation) { a.node.Choose(x) },
 	})
+	core.Register(fileEntity{a.files})
 	a.node = forwarder.New(core, forwarder.Options{
 		Name: name, ID: id, LinkCredit: c.Limits.LinkCredit, HardQueue: c.Limits.HardQueue, HardQueueBytes: int(c.Limits.HardQueueBytes),
 		DeliveryTimeout: time.Duration(c.Limits.DeliveryTimeout), MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
@@ -105,6 +110,9 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		a.Stop()
 		return nil, err
 	}
+	var ctx context.Context
+	ctx, a.cancel = context.WithCancel(context.Background())
+	a.running.Go(func() { a.files.watch(ctx) })
 	for _, l := range lines {
 		fmt.Fprintln(ready, l)
 	}
@@ -124,21 +132,27 @@ func (a *App) listen() (lines []string, err error) {
 		lines = append(lines, "ready amqp://"+bound.String())
 	}
 	if h := a.config.HTTP.Listen; h != "" && h != "off" {
-		if a.http, err = web.Listen(h, func() bool { return true }); err != nil {
+		a.http, err = web.Listen(h, web.Options{
+			Ready: func() bool { return true },
+			Metrics: web.Metrics{
+				Version: Version, Table: a.table, Counters: a.node.Counters, Files: a.files.metrics,
+			},
+		})
+		if err != nil {
 			return nil, fmt.Errorf("listen http://%s: %w", h, err)
 		}
-		go func() {
+		a.running.Go(func() {
 			if err := a.http.Serve(); err != nil {
 				a.log.Error("http listener ended", "error", err)
 			}
-		}()
+		})
 		lines = append(lines, "ready http://"+a.http.Addr().String())
 	}
 	return lines, nil
 }
 
 // Reload reads the configuration and the table files again. Tables change at once, all or nothing; what else changed
-// needs a restart and is said in the log. A bad file changes nothing.
+// needs a restart. A bad file changes nothing, and a table file that has not changed is not loaded again.
 func (a *App) Reload() error {
 	c, err := a.load()
 	if err != nil {
@@ -147,12 +161,7 @@ func (a *App) Reload() error {
 	if _, err := c.validate(); err != nil {
 		return err
 	}
-	files, err := loadTables(a.table, c.Tables, a.files)
-	if err != nil {
-		return err
-	}
-	a.files = files
-	return nil
+	return a.files.use(c.Tables)
 }
 
 // Stop lets what is in flight settle and ends everything.
@@ -163,50 +172,18 @@ func (a *App) Stop() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
+	if a.cancel != nil {
+		a.cancel()
+	}
 	a.node.Stop(ctx)
 	if a.http != nil {
 		a.http.Close(ctx)
 	}
-}
-
-// loadTables puts the rows of table files in place of those that their files gave before; the rows of old files that are not named any more go.
-// All files are read before anything changes, and all rows change in one step.
-func loadTables(t *routetable.Table, files []string, old map[string]bool) (map[string]bool, error) {
-	origins := map[string]bool{}
-	var ops []routetable.Op
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, &ConfigError{err}
-		}
-		f, err := routetable.ParseFile(name, text)
-		if err != nil {
-			return nil, &ConfigError{err}
-		}
-		origin := "file:" + filepath.Base(name)
-		if origins[origin] {
-			return nil, &ConfigError{fmt.Errorf("%s: two table files have this name", filepath.Base(name))}
-		}
-		origins[origin] = true
-		ops = append(ops, routetable.Op{Verb: routetable.VerbWithdraw, Origin: origin})
-		if f.HasMatch {
-			ops = append(ops, routetable.Op{Verb: routetable.VerbMatch, Match: f.Match})
-		}
-		for _, r := range f.Routes {
-			r.Origin = origin
-			ops = append(ops, routetable.Op{Verb: routetable.VerbAdd, Route: r})
-		}
+	// A table file of a million rows that is being loaded does not hold up the end beyond the grace.
+	ended := make(chan struct{})
+	go func() { a.running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
 	}
-	for origin := range old {
-		if !origins[origin] {
-			ops = append(ops, routetable.Op{Verb: routetable.VerbWithdraw, Origin: origin})
-		}
-	}
-	if len(ops) == 0 {
-		return origins, nil
-	}
-	if _, err := t.Apply(ops...); err != nil {
-		return nil, &ConfigError{err}
-	}
-	return origins, nil
 }

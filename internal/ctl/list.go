@@ -72,6 +72,7 @@ func listCommand(r *run) *cobra.Command {
 			if rows == nil {
 				rows = []*routetable.Route{}
 			}
+			r.warnOfFiles(c.Context(), ed)
 			return r.print(rows, func(p *printer) { drawRows(p, rows) })
 		},
 	}

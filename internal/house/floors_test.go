@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
@@ -34,6 +36,7 @@ var house = []string{"internal/house", "internal/house/testsum", "interop"}
 
 // dependencies tells which packages may use what is not in the standard library, by prefix of the import path.
 var dependencies = map[string][]string{
+	"github.com/fsnotify/fsnotify":        {"internal/app"},
 	"github.com/gobwas/glob":              {"routetable"},
 	"gopkg.in/yaml.v3":                    {"routetable", "internal/app", "internal/ctl"},
 	"github.com/xdg-go/scram":             {"internal/amqp"},
@@ -46,6 +49,12 @@ var dependencies = map[string][]string{
 	"github.com/Azure/go-amqp":            {"internal/ctl"},
 	"github.com/spf13/cobra":              {"cmd/router", "cmd/routectl", "internal/ctl"},
 	"github.com/spf13/pflag":              {"cmd/router", "cmd/routectl", "internal/ctl"},
+}
+
+// entrances are dependencies that enter through one file, so that they can leave through it.
+var entrances = map[string]string{
+	"github.com/fsnotify/fsnotify":        "internal/app/watch.go",
+	"github.com/prometheus/client_golang": "internal/web/metrics.go",
 }
 
 // testDependencies may be used by every test, and by nothing else; so may Azure/go-amqp, the independent client.
@@ -143,6 +152,23 @@ func TestDependenciesStayWhereTheyBelong(t *testing.T) {
 			}
 			if name == "" || !slices.Contains(dependencies[name], p.path()) && !slices.Contains(house, p.path()) {
 				t.Errorf("a test of %s imports %s, which is for %s only", p.path(), imported, strings.Join(dependencies[name], ", "))
+			}
+		}
+	}
+}
+
+func TestDependenciesEnterByOneFile(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, file := range p.GoFiles {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range f.Imports {
+				name, _ := dependency(strings.Trim(i.Path.Value, `"`))
+				if only := entrances[name]; only != "" && p.path()+"/"+file != only {
+					t.Errorf("%s/%s imports %s, which enters by %s only", p.path(), file, name, only)
+				}
 			}
 		}
 	}

@@ -1,2 +1,2 @@
-// Package web is the HTTP listener: whether the router is alive and ready.
+// Package web is the HTTP listener: whether the router is alive and ready, and its metrics. Read first: handler in server.go.
 package web

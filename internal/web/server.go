@@ -14,23 +14,35 @@ type Server struct {
 	srv *http.Server
 }
 
-// Listen opens the port. ready tells whether the router takes messages;.
-func Listen(address string, ready func() bool) (*Server, error) {
+// Options of a server.
+type Options struct {
+	Ready   func() bool // whether the router takes messages; nil: it does
+	Metrics Metrics
+}
+
+// Listen opens the port.
+func Listen(address string, o Options) (*Server, error) {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
+	return &Server{ln: ln, srv: &http.Server{
+		Handler: handler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}}, nil
+}
+
+func handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready() {
+		if o.Ready != nil && !o.Ready() {
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
 	})
-	s := &Server{ln: ln, srv: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}
-	return s, nil
+	mux.Handle("GET /metrics", o.Metrics.handler())
+	return mux
 }
 
 // Addr is the address that was bound.

@@ -1,0 +1,92 @@
+package app
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A whole router: it is started, its table file changes, its configuration is read again, and it ends.
+func TestARouterFollowsItsFiles(t *testing.T) {
+	d := newDesk(t)
+	d.write("a.yaml", "routes: [{pattern: A, address: amqp://one}]")
+	d.write("b.yaml", "routes: [{pattern: B, address: amqp://two}]")
+	config := Config{
+		Listeners: []Listener{{URL: "amqp://127.0.0.1:0"}}, HTTP: HTTP{Listen: "127.0.0.1:0"},
+		Tables: []string{d.path("a.yaml")},
+	}
+	var ready bytes.Buffer
+	a, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.NewTextHandler(d.log, nil)), &ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Stop()
+	d.table, d.files = a.table, a.files
+	if got := ready.String(); strings.Count(got, "ready amqp://127.0.0.1:") != 1 || strings.Count(got, "ready http://127.0.0.1:") != 1 {
+		t.Errorf("got %q", got)
+	}
+	d.replace("a.yaml", "routes: [{pattern: A, address: amqp://three}]")
+	d.wantRows("A>amqp://three")
+
+	config.Tables = append(config.Tables, d.path("b.yaml"))
+	if err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	d.wantRows("A>amqp://three B>amqp://two")
+	d.replace("b.yaml", "routes: [")
+	d.eventually("b.yaml is refused", func() bool { return a.files.list()[1].err != nil })
+	if err := a.Reload(); err == nil || !strings.Contains(err.Error(), "b.yaml: line 1") {
+		t.Errorf("got %v", err)
+	}
+
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + a.http.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`fingerpost_table_file_ok{file="a.yaml"} 1`, `fingerpost_table_file_ok{file="b.yaml"} 0`,
+		`fingerpost_table_file_errors_total{file="b.yaml"} 1`, "fingerpost_table_rows 2", "fingerpost_messages_received_total 0",
+	} {
+		if !strings.Contains(string(page), want+"\n") {
+			t.Errorf("no %s in\n%s", want, page)
+		}
+	}
+	config.Tables = []string{d.path("a.yaml")}
+	if err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	d.wantRows("A>amqp://three")
+}
+
+func TestABadTableAtStartIsABadConfiguration(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("routes: [{pattern: A}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{bad, bad + ".none"} {
+		config := Config{Listeners: []Listener{{URL: "amqp://127.0.0.1:0"}}, Tables: []string{path}}
+		var log journal
+		_, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.NewTextHandler(&log, nil)), io.Discard)
+		if ce, ok := err.(*ConfigError); !ok || !strings.Contains(ce.Error(), path+": ") {
+			t.Errorf("Start: got %v", err)
+		}
+		if log.String() != "" {
+			t.Errorf("the error is told twice:\n%s", &log)
+		}
+		err = Check(config)
+		if ce, ok := err.(*ConfigError); !ok || !strings.Contains(ce.Error(), path+": ") {
+			t.Errorf("Check: got %v", err)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package web
+
+import (
+	"maps"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// Metrics is what /metrics tells of. What is nil is left out. A scrape costs the same whatever the number of rows.
+type Metrics struct {
+	Version  string
+	Table    *routetable.Table
+	Counters func() map[string]uint64 // of the node, by camel-case name
+	Files    func() []File
+}
+
+// File is a table file.
+type File struct {
+	Name    string
+	Good    bool      // what it holds is in force
+	Refused uint64    // contents that were refused
+	Rows    int       // when it was loaded
+	Loaded  time.Time // zero: before the process began
+}
+
+// maxScrapes is how many scrapes are answered at once; more are told to come again.
+const maxScrapes = 4
+
+func (m Metrics) handler() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+}
+
+// Describe says nothing: the counters of the node are whatever it has.
+func (m Metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect gives the metrics as they are now.
+func (m Metrics) Collect(ch chan<- prometheus.Metric) {
+	put := func(d metric, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("fingerpost_"+d.name, d.help, d.labels, nil), d.kind, v, labels...)
+	}
+	put(buildInfo, 1, m.Version, revision(), runtime.Version())
+	if m.Table != nil {
+		s := m.Table.Snapshot()
+		put(tableRows, float64(s.Len()))
+		put(tableRevision, float64(s.Revision()))
+		put(tableGeneration, float64(s.Generation()))
+	}
+	if m.Files != nil {
+		for _, f := range m.Files() {
+			good := 0.0
+			if f.Good {
+				good = 1
+			}
+			put(fileOK, good, f.Name)
+			put(fileErrors, float64(f.Refused), f.Name)
+			put(fileRows, float64(f.Rows), f.Name)
+			if !f.Loaded.IsZero() {
+				put(fileLoaded, float64(f.Loaded.UnixMilli())/1000, f.Name)
+			}
+		}
+	}
+	if m.Counters != nil {
+		counters := m.Counters()
+		for _, name := range slices.Sorted(maps.Keys(counters)) {
+			d, label := counterMetric(name)
+			put(d, float64(counters[name]), label...)
+		}
+	}
+}
+
+// metric is one name on the page.
+type metric struct {
+	name, help string
+	kind       prometheus.ValueType
+	labels     []string
+}
+
+var (
+	buildInfo       = metric{"build_info", "The program that runs; always 1.", prometheus.GaugeValue, []string{"version", "revision", "goversion"}}
+	tableRows       = metric{"table_rows", "Rows in the table, configured and learned.", prometheus.GaugeValue, nil}
+	tableRevision   = metric{"table_revision", "Revision of the table: changes of configured rows.", prometheus.GaugeValue, nil}
+	tableGeneration = metric{"table_generation", "Generation of the table: all changes.", prometheus.GaugeValue, nil}
+	fileOK          = metric{"table_file_ok", "1 where what the table file holds is in force, 0 where it was refused or is gone.", prometheus.GaugeValue, []string{"file"}}
+	fileErrors      = metric{"table_file_errors_total", "Contents of the table file that were refused.", prometheus.CounterValue, []string{"file"}}
+	fileRows        = metric{"table_file_rows", "Rows of the table file when it was last loaded.", prometheus.GaugeValue, []string{"file"}}
+	fileLoaded      = metric{"table_file_loaded_timestamp_seconds", "When the table file was last loaded.", prometheus.GaugeValue, []string{"file"}}
+
+	connections = metric{"connections", "Connections of clients that are open.", prometheus.GaugeValue, nil}
+	outcomes    = metric{"outcomes_total", "Outcomes of messages told to senders, by outcome.", prometheus.CounterValue, []string{"outcome"}}
+	dropped     = metric{"dropped_total", "Pre-settled copies that went nowhere, by reason.", prometheus.CounterValue, []string{"reason"}}
+	plain       = map[string]metric{
+		"received":  {"messages_received_total", "Messages that came in.", prometheus.CounterValue, nil},
+		"copies":    {"copies_total", "Copies handed to a hop.", prometheus.CounterValue, nil},
+		"discarded": {"messages_discarded_total", "Messages whose route is null.", prometheus.CounterValue, nil},
+		"unrouted":  {"messages_unrouted_total", "Messages without a route.", prometheus.CounterValue, nil},
+		"loops":     {"messages_looped_total", "Messages that had been here before.", prometheus.CounterValue, nil},
+		"problems":  {"row_problems_total", "Rows found for a message whose address cannot be reached.", prometheus.CounterValue, nil},
+	}
+)
+
+// counterMetric gives the metric of a counter of the node. One that is not known here is on the page by its own name.
+func counterMetric(name string) (metric, []string) {
+	switch name {
+	case "connections":
+		return connections, nil
+	case "accepted", "rejected", "released", "modified":
+		return outcomes, []string{name}
+	}
+	if d, ok := plain[name]; ok {
+		return d, nil
+	}
+	if reason, ok := strings.CutPrefix(name, "dropped"); ok && reason != "" {
+		return dropped, []string{snake(reason)}
+	}
+	return metric{snake(name) + "_total", "The counter " + name + " of the router.", prometheus.CounterValue, nil}, nil
+}
+
+// snake makes droppedBusy dropped_busy.
+func snake(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			r = unicode.ToLower(r)
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func revision() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,118 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func get(t *testing.T, h http.Handler, path string) (status int, body string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestMetrics(t *testing.T) {
+	table := routetable.New()
+	if _, err := table.Add("COLOSSUS", "amqp://5.6.7.8:1234"); err != nil {
+		t.Fatal(err)
+	}
+	h := handler(Options{Metrics: Metrics{
+		Version: "1.2", Table: table,
+		Counters: func() map[string]uint64 {
+			return map[string]uint64{
+				"connections": 3, "received": 10, "accepted": 7, "rejected": 1, "droppedBusy": 4, "droppedTooLate": 5, "someNewThing": 6,
+			}
+		},
+		Files: func() []File {
+			return []File{
+				{Name: "a.yaml", Good: true, Rows: 2, Loaded: time.Unix(1_700_000_000, 500e6)},
+				{Name: `b "odd".yaml`, Refused: 2},
+			}
+		},
+	}})
+	status, page := get(t, h, "/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("got %d\n%s", status, page)
+	}
+	for _, want := range []string{
+		`fingerpost_build_info{goversion="go`,
+		"fingerpost_table_rows 1", "fingerpost_table_revision 1", "fingerpost_table_generation 1",
+		`fingerpost_table_file_ok{file="a.yaml"} 1`, `fingerpost_table_file_ok{file="b \"odd\".yaml"} 0`,
+		`fingerpost_table_file_errors_total{file="a.yaml"} 0`, `fingerpost_table_file_errors_total{file="b \"odd\".yaml"} 2`,
+		`fingerpost_table_file_rows{file="a.yaml"} 2`, `fingerpost_table_file_loaded_timestamp_seconds{file="a.yaml"} 1.7000000005e+09`,
+		"fingerpost_connections 3", "fingerpost_messages_received_total 10",
+		`fingerpost_outcomes_total{outcome="accepted"} 7`, `fingerpost_outcomes_total{outcome="rejected"} 1`,
+		`fingerpost_dropped_total{reason="busy"} 4`, `fingerpost_dropped_total{reason="too_late"} 5`,
+		"fingerpost_some_new_thing_total 6",
+		"# TYPE fingerpost_connections gauge", "# TYPE fingerpost_outcomes_total counter",
+		"go_goroutines ", "process_start_time_seconds ",
+	} {
+		if !strings.Contains(page, "\n"+want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for line := range strings.Lines(page) {
+		if rest, ok := strings.CutPrefix(line, "# HELP fingerpost_"); ok && len(strings.Fields(rest)) < 3 {
+			t.Errorf("no help: %s", line)
+		}
+	}
+}
+
+func TestMetricsOfAnEmptyRouter(t *testing.T) {
+	if status, page := get(t, handler(Options{}), "/metrics"); status != http.StatusOK || !strings.Contains(page, "fingerpost_build_info") {
+		t.Errorf("got %d\n%s", status, page)
+	}
+}
+
+func TestAliveAndReady(t *testing.T) {
+	ready := false
+	h := handler(Options{Ready: func() bool { return ready }})
+	for _, c := range []struct {
+		path   string
+		ready  bool
+		status int
+		body   string
+	}{
+		{"/healthz", false, http.StatusOK, "alive\n"},
+		{"/readyz", false, http.StatusServiceUnavailable, "not ready\n"},
+		{"/readyz", true, http.StatusOK, "ready\n"},
+		{"/nothing", true, http.StatusNotFound, "404 page not found\n"},
+	} {
+		ready = c.ready
+		if status, body := get(t, h, c.path); status != c.status || body != c.body {
+			t.Errorf("%s: got %d %q", c.path, status, body)
+		}
+	}
+}
+
+// A scrape looks at no row.
+func BenchmarkScrape(b *testing.B) {
+	for _, rows := range []int{0, 100_000} {
+		b.Run(fmt.Sprintf("rows-%d", rows), func(b *testing.B) {
+			table := routetable.New()
+			op := routetable.Op{Verb: routetable.VerbLoad}
+			for i := range rows {
+				op.Routes = append(op.Routes, routetable.NewRoute(fmt.Sprintf("NAME-%d", i), "amqp://5.6.7.8:1234"))
+			}
+			if _, err := table.Apply(op); err != nil {
+				b.Fatal(err)
+			}
+			h := handler(Options{Metrics: Metrics{Table: table}})
+			b.ReportAllocs()
+			for b.Loop() {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
+			}
+		})
+	}
+}
