@@ -25,6 +25,7 @@ type Journal struct {
 
 	// Owned by the goroutine that appends.
 	f         file   // nil before Recover and after Close
+	name      string // of f, with the directory
 	number    uint64 // of f
 	end       int64  // behind the last committed entry of f
 	last      uint64 // generation of the last committed entry, in f or before it

@@ -69,7 +69,7 @@ func (j *Journal) resume(r *reading) error {
 	if r.torn > 0 {
 		j.log.Warn("the torn end of a journal is cut off: it was never acknowledged", "file", name, "offset", r.end, "bytes", r.torn)
 	}
-	j.f, j.number, j.end, j.last, j.appended = f, r.number, r.end, r.last, r.last
+	j.f, j.name, j.number, j.end, j.last, j.appended = f, name, r.number, r.end, r.last, r.last
 	return nil
 }
 

@@ -41,9 +41,9 @@ func (j *Journal) Rotate() (*SnapshotWriter, error) {
 		return nil, err
 	}
 	if err := j.f.Close(); err != nil {
-		j.log.Warn("close an old journal", "file", join(j.dir, fileName(kindJournal, j.number)), "err", err)
+		j.log.Warn("close an old journal", "file", j.name, "err", err)
 	}
-	j.f, j.number, j.end = f, next, headerSize
+	j.f, j.name, j.number, j.end = f, join(j.dir, fileName(kindJournal, next)), next, headerSize
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.sizes[next] = headerSize
