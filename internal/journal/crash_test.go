@@ -151,7 +151,8 @@ func (k *keeper) settle(t *testing.T, words []string) {
 	k.acked, k.pending = words, nil
 }
 
-func (k *keeper) verify(t *testing.T, m *memory) {
+// verify has another process go on with the disk m, with a crash after its first commit too.
+func (k *keeper) verify(t *testing.T, rng *rand.Rand, m *memory) {
 	t.Helper()
 	j, words, err := restart(m)
 	if err != nil {
@@ -168,7 +169,14 @@ func (k *keeper) verify(t *testing.T, m *memory) {
 		t.Errorf("value %q, %v; want %q or %q", got, err, k.value, k.trying)
 	}
 	after.m, after.j = m, j
-	after.commit(2, 3)
+	for range 2 {
+		for range 2 {
+			if _, words, err := restart(m.crashed(rng)); err != nil || !slices.Equal(words, after.acked) {
+				t.Errorf("after another crash: %.300q, %v; want %.300q", words, err, after.acked)
+			}
+		}
+		after.commit(1, 3)
+	}
 	after.save(after.rotate(), len(after.acked))
 	if len(after.acked) != len(words)+2 {
 		t.Error("a recovered journal takes no entries")
@@ -196,7 +204,11 @@ func TestACrashOrAnErrorAtEveryCallLosesNothingAcknowledged(t *testing.T) {
 		{"two calls fail", func(m *memory, at int) { m.flood(at, 2, syscall.EIO) }},
 		{"six calls fail", func(m *memory, at int) { m.flood(at, 6, syscall.EIO) }},
 		{"the disk is gone", func(m *memory, at int) { m.flood(at, math.MaxInt32, syscall.EIO) }},
-		{"a call fails and the machine goes down later", func(m *memory, at int) {
+		{"a call fails and the machine goes down soon", func(m *memory, at int) {
+			m.flood(at, 1, syscall.ENOSPC)
+			m.crashAt = at + 3
+		}},
+		{"calls fail and the machine goes down later", func(m *memory, at int) {
 			m.flood(at, 2, syscall.EIO)
 			m.crashAt = at + 11
 		}},
@@ -206,10 +218,11 @@ func TestACrashOrAnErrorAtEveryCallLosesNothingAcknowledged(t *testing.T) {
 				k := &keeper{m: newMemory()}
 				c.set(k.m, at)
 				k.run(t)
-				k.verify(t, k.m.crashed(nil))
-				for seed := range uint64(6) {
-					k.verify(t, k.m.crashed(rand.New(rand.NewPCG(seed, uint64(at)))))
+				rng := rand.New(rand.NewPCG(1, uint64(at)))
+				for range 2 {
+					k.verify(t, rng, k.m.crashed(rng))
 				}
+				k.verify(t, rng, k.m.left())
 				if t.Failed() {
 					t.Logf("at call %d of %d", at, calls)
 				}

@@ -430,6 +430,29 @@ func TestAFailedCommitCountsForNothing(t *testing.T) {
 	}
 }
 
+// The snapshot of a rotation mends what was broken before it, not the journal that came with it.
+func TestASnapshotDoesNotMendALaterJournal(t *testing.T) {
+	m := newMemory()
+	_, j, err := recovered(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := j.Rotate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.flood(m.calls+2, 1, syscall.EIO)
+	if j.Append(1, nil); j.Commit() == nil || j.Broken() == nil {
+		t.Fatal("a sync that fails")
+	}
+	if err := s.Write(func(io.Writer) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if j.Broken() == nil {
+		t.Error("the journal is mended by the snapshot before it")
+	}
+}
+
 func TestAJournalRefusesWhatCannotBeRight(t *testing.T) {
 	m := newMemory()
 	j, err := open(m, dir, Options{})
@@ -503,6 +526,23 @@ func TestALateSnapshotDoesNotReplaceANewerOne(t *testing.T) {
 	}
 }
 
+// resummed is a journal with the right checksums for what its lengths say.
+func resummed(b []byte, number uint64) []byte {
+	b = slices.Clone(b)
+	if len(b) < headerSize {
+		return b
+	}
+	le.PutUint32(b[12:], headerSum(b))
+	for offset := headerSize; ; {
+		size, ok := plausible(b, offset)
+		if !ok {
+			return b
+		}
+		le.PutUint32(b[offset:], frameSum(number, int64(offset), b[offset:offset+size]))
+		offset += size
+	}
+}
+
 func FuzzRecover(f *testing.F) {
 	old, next := life(), journalOf(2, 6, []entry{{7, "g"}, {8, "h"}})
 	f.Add(byte(2), []byte{}, old, []byte{})
@@ -512,8 +552,12 @@ func FuzzRecover(f *testing.F) {
 	f.Add(byte(7), flip(snapshotOf(2, 6, "abc"), 33), old, flip(next, 60))
 	f.Add(byte(2), []byte{}, flip(old, 70), []byte{})
 	f.Add(byte(2), []byte{}, old[:190], []byte{})
+	f.Add(byte(14), []byte{}, old, next)
 	f.Fuzz(func(t *testing.T, there byte, snapshot, first, second []byte) {
 		files := map[string][]byte{}
+		if there&8 != 0 { // as if the checksums were right
+			first, second = resummed(first, 1), resummed(second, 2)
+		}
 		for i, b := range [][]byte{snapshot, first, second} {
 			if there&(1<<i) != 0 {
 				files[[]string{snapshot2, journal1, journal2}[i]] = b
