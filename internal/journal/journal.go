@@ -105,7 +105,7 @@ func (j *Journal) discard(name string) {
 	}
 }
 
-// Size is the bytes in journals behind the newest whole snapshot: what a recovery has to read besides.
+// Size is the bytes in journals behind the newest whole snapshot, with 32 for each header: what a recovery has to read besides.
 func (j *Journal) Size() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -113,7 +113,7 @@ func (s *SnapshotWriter) Write(f func(w io.Writer) error) error {
 // writeSnapshot writes a whole snapshot file.
 func writeSnapshot(out file, number, base uint64, f func(w io.Writer) error) error {
 	sum := &summing{w: io.NewOffsetWriter(out, 0)}
-	w := bufio.NewWriterSize(sum, 256<<10)
+	w := bufio.NewWriterSize(sum, 64<<10)
 	_, _ = w.Write(header(kindSnapshot, number, base)) // Flush tells
 	if err := f(w); err != nil {
 		return err
