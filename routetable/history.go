@@ -61,18 +61,6 @@ func (x *historyEntry) from() uint64 {
 	return x.Revision.Revision - 1
 }
 
-// ApplyAs is Apply with an author for the history.
-func (t *Table) ApplyAs(a Author, ops ...Op) (Change, error) {
-	if len(ops) > 1 && slices.ContainsFunc(ops, func(op Op) bool { return op.Verb == VerbRollback }) {
-		return Change{}, &RefusedError{What: "a rollback cannot be part of a batch", Hint: "apply it alone"}
-	}
-	c, err := t.apply(a, ops)
-	if err == nil && c.Changed() {
-		t.tellWatchers()
-	}
-	return c, err
-}
-
 // History returns at most limit entries (0: all) older than the revision before (0: from the newest), newest first.
 func (t *Table) History(before uint64, limit int) []Revision {
 	t.mu.Lock()
@@ -89,8 +77,8 @@ func (t *Table) History(before uint64, limit int) []Revision {
 	return list
 }
 
-// record makes the entry of an edit that is done and returns it, for a journal to write; nil where there is nothing to remember.
-func (h *history) record(a Author, ops []Op, e *edit, c *Change) *historyEntry {
+// newEntry makes the entry of an edit that is done; nil where there is nothing to remember.
+func newEntry(a Author, ops []Op, e *edit, c *Change) *historyEntry {
 	listed := c.Revision != e.base.revision
 	if !listed && !slices.ContainsFunc(e.stayed, func(r stayed) bool { return r.was.pos != r.now.pos }) {
 		return nil
@@ -102,7 +90,7 @@ func (h *history) record(a Author, ops []Op, e *edit, c *Change) *historyEntry {
 	if command == "" {
 		command = cutCommand(commandOf(ops))
 	}
-	x := &historyEntry{
+	return &historyEntry{
 		Revision: Revision{
 			Revision: c.Revision, At: a.At.Round(0), User: cut(a.User, historyTextBytes), From: cut(a.From, historyTextBytes),
 			Command: command, Added: countConfigured(c.Added), Removed: countConfigured(c.Removed), Updated: countConfigured(c.Updated),
@@ -110,8 +98,6 @@ func (h *history) record(a Author, ops []Op, e *edit, c *Change) *historyEntry {
 		unlisted: !listed,
 		undo:     undoOf(e, c),
 	}
-	h.add(x)
-	return x
 }
 
 func countConfigured(rows []*Route) int {

@@ -490,6 +490,7 @@ func TestHistoryAgainstModel(t *testing.T) {
 		}
 		copied.owner = m.table.owner
 		copied.resume(m.table.Snapshot())
+		copied.head = copied.snapshot.Load()
 		(&historyModel{copied, m.texts, m.snaps}).rollback(t)
 		m.rollback(t)
 		m.note(t)
@@ -598,7 +599,7 @@ func BenchmarkHistoryRecord(b *testing.B) {
 	var h history
 	b.ReportAllocs()
 	for b.Loop() {
-		h.record(Author{}, ops, e, &c)
+		h.add(newEntry(Author{}, ops, e, &c))
 		e.base.revision++
 		c.Revision++
 	}

@@ -9,16 +9,27 @@ import (
 )
 
 // Table is the live table: one snapshot behind an atomic pointer. Lookups take no lock; edits follow each other under one.
+//
+// An edit is planned on head, the newest snapshot. Without a state directory that is what readers see at once. With one, readers see it when
+// it is on disk: edits that come while a commit is under way gather in a batch, and the first of them commits the batch when its turn comes.
 type Table struct {
 	snapshot atomic.Pointer[Snapshot]
 
-	mu      sync.Mutex // guards what follows; a leaf
+	mu      sync.Mutex // guards what follows; taken after commits
+	head    *Snapshot  // the newest, maybe not yet on disk
+	open    *batch     // gathers edits; nil is none
+	last    *batch     // the newest batch, open or being committed
 	arena   arena
 	ids     idSource
 	owner   owner    // the last edit's
 	nextPos int64    // the last position given
 	queue   []Change // made and not yet told to the watchers
 	history history
+	closed  bool
+
+	commits sync.Mutex // held by whoever commits a batch
+	state   *state     // set before the table is used; nil is none
+	running sync.WaitGroup
 
 	tell     sync.Mutex // held while watchers are called, in order; taken without mu
 	watchers []*watcher // guarded by mu; copied before it is changed
@@ -41,6 +52,7 @@ func New(opts ...Option) *Table {
 	for _, o := range opts {
 		o(t)
 	}
+	t.head = t.snapshot.Load()
 	return t
 }
 
@@ -80,25 +92,259 @@ func (t *Table) LookupInto(dst []Group, addr string, property func(string) (stri
 
 // Apply does the ops in order as one change, or none of them: readers see the table before or after it, never between. The error says
 // which op failed where there are several. A change that does nothing moves no counter and tells no watcher.
+//
+// With a state directory it returns when the change is on disk, and a *StateError where it cannot be.
 func (t *Table) Apply(ops ...Op) (Change, error) { return t.ApplyAs(Author{}, ops...) }
 
-func (t *Table) apply(a Author, ops []Op) (Change, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := newEdit(t, t.snapshot.Load())
-	s, c, err := e.run(ops)
-	if err != nil || s == e.base {
-		e.abandon()
+// ApplyAs is Apply with an author for the history.
+func (t *Table) ApplyAs(a Author, ops ...Op) (Change, error) {
+	return t.Plan(a, func(*Snapshot) ([]Op, error) { return ops, nil })
+}
+
+// Plan is ApplyAs with ops that are made of the table as it is: no other edit comes between plan and its ops. plan may not edit the table.
+// No ops change nothing.
+func (t *Table) Plan(a Author, plan func(*Snapshot) ([]Op, error)) (Change, error) {
+	for {
+		c, b, lead, err := t.edit(a, plan)
+		switch {
+		case lead:
+			t.commit(b)
+		case b != nil:
+			<-b.done
+		}
+		if err == errNotAlone {
+			continue
+		}
+		if err == nil && b != nil && b.err != nil {
+			return Change{}, b.err
+		}
+		if err == nil && b == nil && c.Changed() {
+			t.tellWatchers()
+		}
 		return c, err
 	}
+}
+
+// PlanThen is Plan, but for that it does not wait: done is called when the change is on disk or refused, on another goroutine or before
+// PlanThen returns. It may only enqueue: it must not edit the table. For the edits of one caller the calls come in their order, but for
+// those that change nothing or are refused.
+func (t *Table) PlanThen(a Author, plan func(*Snapshot) ([]Op, error), done func(Change, error)) {
+	if t.state == nil {
+		done(t.Plan(a, plan))
+		return
+	}
+	for {
+		c, b, lead, err := t.edit(a, plan)
+		if err == errNotAlone {
+			if lead {
+				t.commit(b)
+			} else if b != nil {
+				<-b.done
+			}
+			continue
+		}
+		if b == nil || err != nil {
+			if err == nil && c.Changed() {
+				t.tellWatchers()
+			}
+			done(c, err)
+			return
+		}
+		finished := b.then(func() {
+			if b.err != nil {
+				c = Change{}
+			}
+			done(c, b.err)
+		})
+		if lead {
+			t.running.Add(1)
+			go func() {
+				defer t.running.Done()
+				t.commit(b)
+			}()
+		}
+		if finished {
+			done(c, b.err)
+		}
+		return
+	}
+}
+
+// batch is edits that go to disk together.
+type batch struct {
+	// Owned by the table's lock until it is committed.
+	snapshot *Snapshot // after the last
+	changes  []Change
+	entries  []*historyEntry
+	frames   []frame
+
+	done chan struct{} // closed when it is on disk, or err says why not
+	err  error
+
+	mu    sync.Mutex // guards what follows; a leaf
+	ended bool
+	calls []func()
+}
+
+type frame struct {
+	generation uint64
+	payload    []byte
+}
+
+// then has f called when the batch is done. It reports whether it is done already, and f will not be called.
+func (b *batch) then(f func()) (finished bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		b.calls = append(b.calls, f)
+	}
+	return b.ended
+}
+
+func (b *batch) end() {
+	b.mu.Lock()
+	b.ended = true
+	calls := b.calls
+	b.calls = nil
+	b.mu.Unlock()
+	close(b.done)
+	for _, f := range calls {
+		f()
+	}
+}
+
+// edit does an edit on head. What waits for the disk is in the batch that it returns: the caller commits that where lead is set, and waits for
+// it before it answers. Without a batch the edit is done.
+func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (c Change, b *batch, lead bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return Change{}, nil, false, errClosed
+	}
+	ops, err := plan(t.head)
+	if err != nil {
+		return Change{}, nil, false, err
+	}
+	if slices.ContainsFunc(ops, func(op Op) bool { return op.Verb == VerbRollback }) {
+		if len(ops) > 1 {
+			return Change{}, nil, false, &RefusedError{What: "a rollback cannot be part of a batch", Hint: "apply it alone"}
+		}
+		if t.head != t.snapshot.Load() {
+			// The history ends at what is on disk.
+			return Change{}, t.last, false, errNotAlone
+		}
+	}
+	e := newEdit(t, t.head)
+	s, c, err := e.run(ops)
+	if err != nil {
+		e.abandon()
+		return c, nil, false, err
+	}
+	waiting := t.head != t.snapshot.Load()
+	if s == e.base {
+		e.abandon()
+		if waiting {
+			b = t.last // "already there" is true when what is there is on disk
+		}
+		return c, b, false, nil
+	}
 	e.commit()
-	t.history.record(a, ops, e, &c)
+	t.head = s
+	x := newEntry(a, ops, e, &c)
+	var payload []byte
+	if t.state != nil {
+		payload = appendChange(nil, s, &c, &t.ids, t.nextPos, x)
+	}
+	if payload == nil && !waiting {
+		t.publish(s, []Change{c}, []*historyEntry{x})
+		return c, nil, false, nil
+	}
+	if lead = t.open == nil; lead {
+		t.open = &batch{done: make(chan struct{})}
+		t.last = t.open
+	}
+	b = t.open
+	b.snapshot = s
+	b.changes, b.entries = append(b.changes, c), append(b.entries, x)
+	if payload != nil {
+		b.frames = append(b.frames, frame{s.generation, payload})
+	}
+	return c, b, lead, nil
+}
+
+// errNotAlone asks for the batch to be waited for, and the edit to be tried again.
+var errNotAlone = fmt.Errorf("the edit waits for others")
+
+// publish shows a snapshot to readers. It is called with the lock held.
+func (t *Table) publish(s *Snapshot, changes []Change, entries []*historyEntry) {
+	for _, x := range entries {
+		if x != nil {
+			t.history.add(x)
+		}
+	}
 	t.snapshot.Store(s)
 	s.caches.fit(s.slots.n)
-	if c.Changed() {
-		t.queue = append(t.queue, c)
+	for _, c := range changes {
+		if c.Changed() {
+			t.queue = append(t.queue, c)
+		}
 	}
-	return c, nil
+}
+
+// commit brings a batch to disk, in its turn, and shows it.
+func (t *Table) commit(b *batch) {
+	t.commits.Lock()
+	t.mu.Lock()
+	if t.open == b {
+		t.open = nil
+	}
+	failed := b.err != nil // one before it could not be kept
+	t.mu.Unlock()
+	if !failed {
+		t.write(b)
+	}
+	if b.err == nil {
+		t.tellWatchers()
+	}
+	t.mu.Lock()
+	if t.last == b {
+		t.last = nil
+	}
+	t.mu.Unlock()
+	b.end()
+	t.commits.Unlock()
+}
+
+// write writes the batch and publishes it, or takes the table back to what is on disk.
+func (t *Table) write(b *batch) {
+	j := t.state.journal
+	var err error
+	if j.Broken() != nil {
+		err = t.mend()
+	}
+	if err == nil {
+		for _, f := range b.frames {
+			j.Append(f.generation, f.payload)
+		}
+		err = j.Commit()
+	}
+	t.mu.Lock()
+	if err == nil {
+		t.publish(b.snapshot, b.changes, b.entries)
+		t.mu.Unlock()
+		t.compact()
+		return
+	}
+	b.err = &StateError{err}
+	if t.open != nil {
+		// Its edits were planned on those that are given up.
+		t.open.err = b.err
+		t.open = nil
+	}
+	t.resume(t.snapshot.Load())
+	t.head = t.snapshot.Load()
+	t.mu.Unlock()
+	t.state.log.Error("a change of the table could not be kept", "error", err)
 }
 
 // resume makes the table that of a snapshot: one read from disk, or an older one where newer ones were given up.
@@ -135,11 +381,13 @@ func (e *edit) run(ops []Op) (*Snapshot, Change, error) {
 	if err != nil || s == e.base {
 		return s, c, err
 	}
-	for _, r := range c.Added {
-		c.Warnings = s.warnRow(c.Warnings, r)
-	}
-	for _, r := range c.Updated {
-		c.Warnings = s.warnRow(c.Warnings, r)
+	if len(c.Added)+len(c.Updated) <= bulk {
+		for _, r := range c.Added {
+			c.Warnings = s.warnRow(c.Warnings, r)
+		}
+		for _, r := range c.Updated {
+			c.Warnings = s.warnRow(c.Warnings, r)
+		}
 	}
 	s.index.refresh(s)
 	e.tidy()

@@ -1,0 +1,201 @@
+package routetable
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+var (
+	errNoState  = fmt.Errorf("the table has no state directory: %w", os.ErrNotExist)
+	errSnapshot = errors.New("the snapshot is not one of a table, although its checksum is right")
+	errChange   = errors.New("an entry is not a change of a table, although its checksum is right")
+)
+
+// replay makes a table of a snapshot and the changes behind it: one edit that nobody sees before it is done.
+type replay struct {
+	t *Table
+	e *edit
+}
+
+func newReplay(t *Table) *replay {
+	r := &replay{t, newEdit(t, t.snapshot.Load())}
+	r.e.s.index.unmarked = true
+	return r
+}
+
+// snapshot reads what writeState wrote.
+func (r *replay) snapshot(from io.Reader, size int64) error {
+	b := bufio.NewReaderSize(from, 1<<18)
+	s := r.e.s
+	flags, err := b.ReadByte()
+	numbers := [3]uint64{}
+	for i := range numbers {
+		if err == nil {
+			numbers[i], err = binary.ReadUvarint(b)
+		}
+	}
+	var pos int64
+	var rows uint64
+	if err == nil {
+		pos, err = binary.ReadVarint(b)
+	}
+	if err == nil {
+		rows, err = binary.ReadUvarint(b)
+	}
+	if err != nil || flags&^flagMatchFirst != 0 || numbers[2] > 1<<32-1 || rows > uint64(size)/recordHeader {
+		return errSnapshot
+	}
+	s.match, s.generation, s.revision = MatchMode(flags&flagMatchFirst), numbers[0], numbers[1]
+	r.e.ids.serial, r.e.nextPos = uint32(numbers[2]), pos
+	var rec []byte
+	for range rows {
+		head, err := b.Peek(recordHeader)
+		if err != nil {
+			return errSnapshot
+		}
+		n := record(head).size()
+		if int64(n) > size || n < recordHeader {
+			return errSnapshot
+		}
+		if cap(rec) < n {
+			rec = make([]byte, n)
+		}
+		rec = rec[:n]
+		if _, err := io.ReadFull(b, rec); err != nil {
+			return errSnapshot
+		}
+		if err := r.put(rec); err != nil {
+			return err
+		}
+	}
+	entries, err := binary.ReadUvarint(b)
+	if err != nil {
+		return errSnapshot
+	}
+	for range entries {
+		n, err := binary.ReadUvarint(b)
+		if err != nil || n > uint64(size) {
+			return errSnapshot
+		}
+		entry := make([]byte, n)
+		if _, err := io.ReadFull(b, entry); err != nil {
+			return errSnapshot
+		}
+		if err := r.t.restoreHistory(entry); err != nil {
+			return err
+		}
+	}
+	if _, err := b.ReadByte(); err != io.EOF {
+		return errSnapshot
+	}
+	return nil
+}
+
+// change reads what appendChange wrote.
+func (r *replay) change(generation uint64, payload []byte) error {
+	b := reader{b: payload}
+	s := r.e.s
+	flags := b.byte()
+	revision, serial, pos, gone := b.number(), b.number(), b.signed(), b.number()
+	if b.bad || flags&^flagMatchFirst != 0 || serial > 1<<32-1 || gone > uint64(len(b.b))/8 {
+		return errChange
+	}
+	for range gone {
+		id := binary.LittleEndian.Uint64(b.b)
+		b.b = b.b[8:]
+		old := s.Row(id)
+		if old == nil {
+			return errChange
+		}
+		r.remove(old)
+	}
+	rows := b.number()
+	if b.bad || rows > uint64(len(b.b))/recordHeader {
+		return errChange
+	}
+	for range rows {
+		rec, rest, ok := readRecord(b.b)
+		if !ok {
+			return errChange
+		}
+		b.b = rest
+		if err := r.put(rec); err != nil {
+			return err
+		}
+	}
+	if len(b.b) > 0 {
+		if err := r.t.restoreHistory(b.b); err != nil {
+			return err
+		}
+	}
+	s.match, s.generation, s.revision = MatchMode(flags&flagMatchFirst), generation, revision
+	r.e.ids.serial, r.e.nextPos = uint32(serial), pos
+	return nil
+}
+
+// maxSlots bounds the slot that a record on disk may claim: rows that were ever there at once.
+const maxSlots = 1 << 28
+
+// put takes a record, in the place of the row that has its slot, if any.
+func (r *replay) put(b []byte) error {
+	rec, rest, ok := readRecord(b)
+	if !ok || len(rest) > 0 || rec.slot() >= maxSlots || rec.id()>>32 == 0 {
+		return errChange
+	}
+	var row Route
+	if !rec.row(&row) || checkColumns(&row) != nil {
+		return errChange
+	}
+	e := r.e
+	if old := e.s.record(rec.slot()); old != nil {
+		r.remove(e.s.route(rec.slot()))
+	}
+	at := e.slot(&row)
+	*at = e.t.arena.put(rec)
+	e.s.chunks = e.t.arena.chunks
+	e.s.order.add(row.orderKey(), e.owner)
+	if row.When != "" {
+		e.s.whens++
+	}
+	if rec.flags()&recWild == 0 {
+		e.s.index.keys.add(uint32(hashText(kindExact, row.Pattern)>>32), rec.slot(), e.owner)
+		for h := range originKeys(row.Origin) {
+			e.s.index.keys.add(uint32(h>>32), rec.slot(), e.owner)
+		}
+		return nil
+	}
+	p, err := compilePattern(row.Pattern)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errChange, err)
+	}
+	row.c = &compiled{pattern: p}
+	e.s.index.add(&row, e.owner)
+	return nil
+}
+
+func (r *replay) remove(old *Route) {
+	e := r.e
+	at := e.slot(old)
+	e.t.arena.drop(*at)
+	*at = 0
+	e.s.order.remove(old.orderKey(), e.owner)
+	e.s.index.remove(old, e.owner)
+	if old.When != "" {
+		e.s.whens--
+	}
+}
+
+// finish makes what was read the table.
+func (r *replay) finish() {
+	s := r.e.s
+	s.index.refresh(s)
+	s.recent = recentChanges{start: s.generation}
+	serial, pos := r.e.ids.serial, r.e.nextPos
+	r.t.resume(s)
+	r.t.ids.serial, r.t.nextPos = max(serial, r.t.ids.serial), max(pos, r.t.nextPos)
+	r.t.head = r.t.snapshot.Load()
+}

@@ -1,0 +1,265 @@
+package routetable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fingerpost/fingerpost/internal/journal"
+	"pgregory.net/rapid"
+)
+
+func openTable(t interface {
+	Fatal(...any)
+	Helper()
+}, dir string) *Table {
+	t.Helper()
+	table, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// kept is what of a table has to be there after it was opened again.
+func kept(s *Snapshot) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "revision %d match %s\n", s.Revision(), s.Match())
+	for r := range s.Routes() {
+		if durable(r.Origin) {
+			fmt.Fprintf(&b, "%x %d %s --> %s of %s %v\n", r.ID, r.pos, r.Pattern, r.Address, r.Origin, FormatColumns(r))
+		}
+	}
+	return b.String()
+}
+
+// TestTableOutlivesItsProcess edits a table at random, closes and opens it, and finds its durable rows, its revision and its history.
+func TestTableOutlivesItsProcess(t *testing.T) {
+	root := t.TempDir()
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		dir := fmt.Sprintf("%s/%d", root, n)
+		m := &historyModel{openTable(t, dir), map[uint64]string{}, map[uint64]*Snapshot{}}
+		for range rapid.IntRange(1, 4).Draw(t, "lives") {
+			for range rapid.IntRange(0, 8).Draw(t, "edits") {
+				m.note(t)
+				m.edit(t)
+			}
+			m.note(t)
+			want, history := kept(m.table.Snapshot()), m.table.History(0, 0)
+			if rapid.Bool().Draw(t, "compact") {
+				m.table.commits.Lock()
+				if err := m.table.mend(); err != nil {
+					t.Fatal(err)
+				}
+				m.table.commits.Unlock()
+			}
+			if err := m.table.Close(); err != nil {
+				t.Fatal(err)
+			}
+			m.table = openTable(t, dir)
+			s := m.table.Snapshot()
+			checkTable(t, s)
+			if got := kept(s); got != want {
+				t.Fatalf("got\n%s\nwant\n%s", got, want)
+			}
+			if got := m.table.History(0, 0); fmt.Sprint(got) != fmt.Sprint(history) {
+				t.Fatalf("got history\n%v\nwant\n%v", got, history)
+			}
+			m.rollback(t)
+		}
+		m.table.Close()
+		os.RemoveAll(dir)
+	})
+}
+
+// TestWaitingEditsShareASync lets many edits wait at once: each is there after a restart, and revisions have no gap.
+func TestWaitingEditsShareASync(t *testing.T) {
+	dir := t.TempDir()
+	table := openTable(t, dir)
+	told := 0
+	table.OnChange(func(c Change) {
+		if told++; c.Revision != uint64(told) {
+			t.Errorf("told of revision %d as the %dth", c.Revision, told)
+		}
+	})
+	var wg sync.WaitGroup
+	for i := range 500 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			c, err := table.Add(fmt.Sprintf("row-%d", i), "h1")
+			if err != nil {
+				t.Error(err)
+			} else if s := table.Snapshot(); s.Revision() < c.Revision || !s.hasPattern(fmt.Sprintf("row-%d", i)) {
+				t.Errorf("row %d is acknowledged and cannot be seen", i)
+			}
+		}()
+	}
+	for i := range 100 {
+		wg.Add(1)
+		table.PlanThen(Author{}, func(*Snapshot) ([]Op, error) {
+			return []Op{{Verb: VerbAdd, Route: NewRoute(fmt.Sprintf("then-%d", i), "h1")}}, nil
+		}, func(c Change, err error) {
+			if err != nil || len(c.Added) != 1 {
+				t.Errorf("got %v, %v", c, err)
+			}
+			wg.Done()
+		})
+	}
+	wg.Wait()
+	want := kept(table.Snapshot())
+	if err := table.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Add("x", "h"); err == nil {
+		t.Error("a closed table was edited")
+	}
+	again := openTable(t, dir)
+	defer again.Close()
+	if got := kept(again.Snapshot()); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if again.Revision() != 600 || told != 600 {
+		t.Errorf("revision %d, told %d times", again.Revision(), told)
+	}
+}
+
+// TestDiskFails takes the journal away beneath a table: edits are refused and change nothing, lookups and rows of live connections go on,
+// and once the disk is back so are edits.
+func TestDiskFails(t *testing.T) {
+	dir := t.TempDir()
+	do, table := must(t), openTable(t, dir)
+	do(table.Add("A", "h1"))
+	before := table.Snapshot()
+	if err := table.state.journal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_, err := table.Add("B", "h2")
+		var se *StateError
+		if !errors.As(err, &se) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if s := table.Snapshot(); kept(s) != kept(before) || s.Generation() != before.Generation() {
+		t.Errorf("got %s", kept(s))
+	}
+	do(table.Add("A", "link:1", WithOrigin("link:1")))
+	if got := table.Lookup("A"); len(got) != 1 || len(got[0].Matches) != 2 {
+		t.Errorf("got %v", got)
+	}
+	checkTable(t, table.Snapshot())
+	j, err := journal.Open(dir, journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Recover(func(io.Reader, int64) error { return nil }, func(uint64, []byte) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	table.state.journal = j
+	do(table.Add("B", "h2"))
+	want := kept(table.Snapshot())
+	table.Close()
+	again := openTable(t, dir)
+	defer again.Close()
+	if got := kept(again.Snapshot()); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestJournalIsCompacted edits until snapshots have taken the journal's place a few times, while edits go on.
+func TestJournalIsCompacted(t *testing.T) {
+	dir := t.TempDir()
+	do, table := must(t), openTable(t, dir)
+	note := strings.Repeat("n", 30_000)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 1200 {
+		do(table.Replace(fmt.Sprintf("row-%d", rnd.IntN(50)), fmt.Sprintf("h%d", i), WithNote(note)))
+	}
+	want := kept(table.Snapshot())
+	if err := table.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if size := table.state.journal.Size(); size > 3*leastJournal {
+		t.Errorf("the journal has %d bytes", size)
+	}
+	again := openTable(t, dir)
+	defer again.Close()
+	if got := kept(again.Snapshot()); got != want {
+		t.Error("the table is another")
+	}
+}
+
+func FuzzReplay(f *testing.F) {
+	dir := f.TempDir()
+	table, err := Open(dir, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, row := range [][2]string{{"A", "h1"}, {"a/*", "amqp://h/$1"}, {"glob:{a,b}", "null"}, {"A", "h2"}} {
+		if _, err := table.Add(row[0], row[1], WithNote("n")); err != nil {
+			f.Fatal(err)
+		}
+	}
+	c, err := table.Delete("A", "h1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := table.Snapshot()
+	f.Add(appendChange(nil, s, &c, &table.ids, table.nextPos, table.history.entries[0]), false)
+	var b strings.Builder
+	if err := writeState(&b, s, table.ids, table.nextPos, table.history.entries); err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(b.String()), true)
+	table.Close()
+	f.Fuzz(func(t *testing.T, data []byte, snapshot bool) {
+		table := New()
+		r := newReplay(table)
+		var err error
+		if snapshot {
+			err = r.snapshot(strings.NewReader(string(data)), int64(len(data)))
+		} else {
+			err = r.change(1, data)
+		}
+		if err == nil {
+			r.finish()
+			checkTable(t, table.Snapshot())
+			table.LookupInto(nil, "a/b", nil)
+		}
+	})
+}
+
+func BenchmarkDurableEdit(b *testing.B) {
+	for _, waiting := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
+			table, err := Open(b.TempDir(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer table.Close()
+			b.ReportAllocs()
+			for i := 0; i < b.N; {
+				var wg sync.WaitGroup
+				for range min(waiting, b.N-i) {
+					i++
+					wg.Add(1)
+					go func(i int) {
+						defer wg.Done()
+						if _, err := table.Add(fmt.Sprintf("customers/%d/orders", i), "amqp://h1.example:5672/q"); err != nil {
+							b.Error(err)
+						}
+					}(i)
+				}
+				wg.Wait()
+			}
+		})
+	}
+}
