@@ -1,12 +1,13 @@
 package routetable
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
 )
 
 // Limits of the YAML form. The arrow form has none but memory.
@@ -25,6 +26,12 @@ type File struct {
 
 	live     []Route // rows of live connections, written as comments
 	comments comments
+
+	text string     // of ParseFile: what was read
+	yaml bool       // in the YAML form
+	list bool       // it has a key that only the YAML form has
+	doc  *yaml.Node // of it, nil where there is none
+	old  *File      // of Keep: the file whose text is kept
 }
 
 // comments are the comments of a file, without "#" signs taken off: lines begin with "#", or are empty.
@@ -60,13 +67,13 @@ func (e *FileError) Error() string {
 // ParseFile reads a table file in either form, by its content: the arrow form where the first line that is neither blank, comment nor
 // "match:" is a row, else YAML. It checks all that a load would refuse. The error is a *FileError with name in it.
 func ParseFile(name string, data []byte) (*File, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	f := &File{comments: comments{before: map[rowKey][]string{}, after: map[rowKey]string{}}}
+	f := &File{text: string(data), comments: comments{before: map[rowKey][]string{}, after: map[rowKey]string{}}}
+	text := strings.TrimPrefix(f.text, bom)
 	var err error
-	if looksYAML(string(data)) {
-		err = f.parseYAML(data)
+	if f.yaml = looksYAML(text); f.yaml {
+		err = f.parseYAML(data[len(f.text)-len(text):])
 	} else {
-		err = f.parseArrow(string(data))
+		err = f.parseArrow(text)
 	}
 	if err == nil {
 		err = f.check()
@@ -208,10 +215,24 @@ func (f *File) check() error {
 	return nil
 }
 
-// Keep takes over from old what a table does not hold: the expect list, and the comments of rows that are still there.
+// Keep takes over from old what a table does not hold: the expect list, and the text. Where f is written in the form that old was read
+// in, lines of rows that are the same in both, comments and all else are written as they stood; a row that changed keeps its place, its
+// comments, and what is the same of it as written. In another form, or where the text cannot be kept, the expect list and the comments of
+// rows that are still there are. old must not change any more.
 func (f *File) Keep(old *File) {
 	f.Expect = old.Expect
 	f.comments = old.comments
+	if f.old = old.old; f.old == nil {
+		f.old = old
+	}
+}
+
+// InYAML reports whether the file was read in the YAML form. A file that has neither rows nor a list of them may be in either: otherwise.
+func (f *File) InYAML(otherwise bool) bool {
+	if f.yaml && !f.list {
+		return otherwise
+	}
+	return f.yaml
 }
 
 // File is the table as a file: what a store writes. It holds the configured rows and the named learned ones; rows bound to a live

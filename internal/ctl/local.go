@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -38,7 +36,7 @@ func openLocal(name string, mustExist bool) (editor, error) {
 	if _, err := t.LoadFile(f, routetable.LoadReplace); err != nil {
 		return nil, usage("--file: %s: %v", name, err)
 	}
-	return &local{name: name, file: f, yaml: holdsYAML(data, isYAML(name)), table: t}, nil
+	return &local{name: name, file: f, yaml: f.InYAML(isYAML(name)), table: t}, nil
 }
 
 func (t *local) close() {}
@@ -106,20 +104,6 @@ func (t *local) save() error {
 	}
 	t.file = f
 	return nil
-}
-
-// holdsYAML says whether a table file that parses is in the YAML form; one that has no row may be either.
-func holdsYAML(data []byte, otherwise bool) bool {
-	if len(bytes.TrimSpace(data)) == 0 {
-		return otherwise
-	}
-	var root map[string]yaml.Node
-	if yaml.Unmarshal(data, &root) != nil {
-		return false // the arrow form
-	}
-	_, routes := root["routes"]
-	_, expect := root["expect"]
-	return routes || expect || otherwise
 }
 
 func (t *local) load(_ context.Context, f *routetable.File, o loadOptions) (result, error) {
