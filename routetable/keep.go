@@ -203,7 +203,40 @@ func (s *sheet) plan(rows []Route) []slot {
 			slots[j].was = -1
 		}
 	}
-	return ordered(slots)
+	return s.repeated(ordered(slots), pieceOf)
+}
+
+// repeated puts the rows back that the table did not take, since the file has them before. They stay as long as the first one is as it was.
+func (s *sheet) repeated(slots []slot, pieceOf map[rowKey]int) []slot {
+	same := map[int]bool{}
+	for _, sl := range slots {
+		if sl.stay && sameRow(s.pieces[sl.was].row, sl.row) {
+			same[sl.was] = true
+		}
+	}
+	var again []int
+	for i := range s.pieces {
+		if r := s.pieces[i].row; r != nil {
+			if first := pieceOf[keyOf(r)]; first != i && same[first] {
+				again = append(again, i)
+			}
+		}
+	}
+	if len(again) == 0 {
+		return slots
+	}
+	list := make([]slot, 0, len(slots)+len(again))
+	for _, sl := range slots {
+		for sl.stay && len(again) > 0 && again[0] < sl.was {
+			list = append(list, slot{row: s.pieces[again[0]].row, was: again[0], stay: true})
+			again = again[1:]
+		}
+		list = append(list, sl)
+	}
+	for _, i := range again {
+		list = append(list, slot{row: s.pieces[i].row, was: i, stay: true})
+	}
+	return list
 }
 
 func sortedValues(m map[rowKey]int) []int {
@@ -292,7 +325,7 @@ func ordered(slots []slot) []slot {
 // place gives every slot its piece: as it was, changed, or new in the style of a neighbour.
 func (s *sheet) place(slots []slot) ([]piece, bool) {
 	list := make([]piece, len(slots))
-	near := -1
+	near, column := -1, -1
 	for j, sl := range slots {
 		if sl.was >= 0 {
 			near = sl.was
@@ -320,7 +353,10 @@ func (s *sheet) place(slots []slot) ([]piece, bool) {
 		if near >= 0 {
 			style = &s.pieces[near]
 		}
-		list[j] = style.fresh(sl.row, s.eol)
+		if column < 0 {
+			column = s.addressColumn()
+		}
+		list[j] = style.fresh(sl.row, column, s.eol)
 	}
 	return list, true
 }
@@ -332,21 +368,21 @@ func (s *sheet) write(slots []slot) (string, bool) {
 		return "", false
 	}
 	if s.inline {
-		return s.writeInline(slots, rows), true
+		text := s.writeInline(slots, rows)
+		if s.cut {
+			text = strings.TrimSuffix(text, s.eol)
+		}
+		return text, true
 	}
 	if s.commas {
 		for j := range rows {
 			rows[j].setComma(j < len(rows)-1 || s.lastComma)
 		}
 	}
-	kept := make(map[int]bool) // first rows that stay as they were: a repetition of one stays too
-	keys := map[rowKey]bool{}
-	for j, sl := range slots {
+	kept := make(map[int]bool)
+	for _, sl := range slots {
 		if sl.stay {
 			kept[sl.was] = true
-			if sameRow(s.pieces[sl.was].row, sl.row) {
-				keys[keyOf(rows[j].row)] = true
-			}
 		}
 	}
 	w := &lineWriter{spaced: s.spaced(), eol: s.eol}
@@ -377,16 +413,13 @@ func (s *sheet) write(slots []slot) (string, bool) {
 			begun = true
 			others()
 		}
-		switch {
-		case kept[i]:
-			w.row(&rows[j], false)
-			j++
-			others()
-		case keys[keyOf(p.row)] && !s.commas && s.repeats(i):
-			w.row(p, false)
-		default:
+		if !kept[i] {
 			w.gone()
+			continue
 		}
+		w.row(&rows[j], false)
+		j++
+		others()
 	}
 	if last < 0 && s.hole >= len(s.pieces) {
 		others()
@@ -396,16 +429,6 @@ func (s *sheet) write(slots []slot) (string, bool) {
 		text = strings.TrimSuffix(text, s.eol)
 	}
 	return text, j == len(slots)
-}
-
-// repeats reports whether the row of a piece was there before, so that the table did not take it.
-func (s *sheet) repeats(i int) bool {
-	for k := range i {
-		if r := s.pieces[k].row; r != nil && r.Pattern == s.pieces[i].row.Pattern && keyOf(r) == keyOf(s.pieces[i].row) {
-			return true
-		}
-	}
-	return false
 }
 
 // spaced reports whether there is a blank line between any two rows, of at least three.
@@ -790,10 +813,9 @@ func (p *piece) added(name string, r *Route, eol string) string {
 	switch p.shape {
 	case arrowRow:
 		sep := " ; "
-		for _, f := range p.fields {
-			if f.name != "pattern" && f.name != "address" {
-				sep = p.item[f.from:f.key]
-				break
+		for i, f := range p.fields[min(2, len(p.fields)):] {
+			if s := p.item[f.from:f.key]; i == 0 || len(s) < len(sep) {
+				sep = s
 			}
 		}
 		if isFlag(name) {
@@ -838,8 +860,50 @@ func (p *piece) keyLike(name string) (key, like string) {
 	return `"` + name + `"`, like
 }
 
+// likeOf is keyLike for a new row in the style of p. Quotes that the value in p needs say nothing of one that does not.
+func (p *piece) likeOf(name, text string) (key, like string) {
+	key, like = p.keyLike(name)
+	f := p.field(name)
+	if like != "" || f == nil {
+		return key, like
+	}
+	value := textOf(p.row, name)
+	if isQuoted(p.item[f.value:f.end]) && isQuoted(yamlScalar(value)) && !isQuoted(yamlScalar(text)) {
+		return key, ""
+	}
+	return key, p.item[f.value:f.end]
+}
+
+func isQuoted(scalar string) bool { return scalar != "" && (scalar[0] == '"' || scalar[0] == '\'') }
+
+// addressColumn is where the address begins in every one of at least two rows on one line, counted from the brace, if the hand put blanks
+// there for it; else 0.
+func (s *sheet) addressColumn() int {
+	column, padded, rows := 0, false, 0
+	for i := range s.pieces {
+		p := &s.pieces[i]
+		if p.row == nil {
+			continue
+		}
+		if p.shape != flowRow || p.fields[0].name != "pattern" || p.fields[1].name != "address" {
+			return 0
+		}
+		f := &p.fields[1]
+		gap := p.item[f.from:f.key]
+		n := utf8.RuneCountInString(p.item[:f.key])
+		if strings.TrimRight(gap, " ") != "," || rows > 0 && n != column {
+			return 0
+		}
+		column, padded, rows = n, padded || len(gap) > 2, rows+1
+	}
+	if rows < 2 || !padded {
+		return 0
+	}
+	return column
+}
+
 // fresh is a new row in the style of p.
-func (p *piece) fresh(r *Route, eol string) piece {
+func (p *piece) fresh(r *Route, column int, eol string) piece {
 	q := piece{row: r, pre: p.pre, post: eol, shape: p.shape}
 	if strings.Trim(q.pre, " \t-") != "" { // a comment, an anchor, a line break
 		indent := q.pre[:len(q.pre)-len(strings.TrimLeft(q.pre, " "))]
@@ -851,7 +915,7 @@ func (p *piece) fresh(r *Route, eol string) piece {
 	case arrowRow:
 		q.item = p.freshArrow(r)
 	case flowRow:
-		q.item = p.freshFlow(r)
+		q.item = p.freshFlow(r, column)
 	default:
 		q.item, q.post = p.freshBlock(r, strings.Repeat(" ", utf8.RuneCountInString(q.pre)), eol), ""
 	}
@@ -870,13 +934,20 @@ func (p *piece) freshArrow(r *Route) string {
 		text += strings.Repeat(" ", max(1, pad))
 	}
 	text += p.item[at:address.value] + arrowField(r.Address)
-	for _, kv := range FormatColumns(r) {
-		text += p.added(kv.Key, r, "")
+	for i, kv := range FormatColumns(r) {
+		column := p.added(kv.Key, r, "")
+		if i == 0 && len(p.fields) > 2 {
+			column = strings.TrimLeft(column, " \t")
+			if sep := p.item[p.fields[2].from:p.fields[2].key]; strings.TrimLeft(sep, " \t") != sep {
+				column = sep[:len(sep)-len(strings.TrimLeft(sep, " \t"))] + column
+			}
+		}
+		text += column
 	}
 	return text
 }
 
-func (p *piece) freshFlow(r *Route) string {
+func (p *piece) freshFlow(r *Route, column int) string {
 	if len(p.fields) == 0 {
 		return yamlText(r)
 	}
@@ -896,23 +967,17 @@ func (p *piece) freshFlow(r *Route) string {
 	for i, name := range append([]string{"pattern", "address"}, fieldNames(r)...) {
 		if i > 0 {
 			sep := p.separator()
-			if f := p.field(name); i == 1 && f != nil && first.name == "pattern" && p.fields[1].name == "address" && !strings.Contains(p.item[:f.key], "\n") {
-				// In columns: the address begins where the neighbour's does.
-				if gap := p.item[f.from:f.key]; len(gap) > 2 && strings.Trim(gap, ", ") == "" {
-					sep = "," + strings.Repeat(" ", max(1, utf8.RuneCountInString(p.item[:f.key])-utf8.RuneCountInString(text)-1))
-				}
+			if i == 1 && column > 0 {
+				sep = "," + strings.Repeat(" ", max(1, column-utf8.RuneCountInString(text)-1))
 			}
 			text += sep
 		}
-		key, like := p.keyLike(name)
+		key, like := p.likeOf(name, textOf(r, name))
 		colon := ": "
-		if f := p.field(name); f != nil {
-			if like = p.item[f.value:f.end]; like != "" && strings.Trim(p.item[f.keyEnd:f.value], " :") == "" {
-				colon = p.item[f.keyEnd:f.value]
+		if f := p.field(name); f != nil && f.value < f.end {
+			if c := p.item[f.keyEnd:f.value]; strings.HasSuffix(c, " ") && strings.Trim(c, " :") == "" {
+				colon = c
 			}
-		}
-		if !strings.HasSuffix(colon, " ") {
-			colon = ": "
 		}
 		text += key + colon + yamlValue(name, textOf(r, name), like)
 	}
@@ -933,10 +998,7 @@ func (p *piece) freshBlock(r *Route, indent, eol string) string {
 		if i > 0 {
 			text += indent
 		}
-		key, like := p.keyLike(name)
-		if f := p.field(name); f != nil {
-			like = p.item[f.value:f.end]
-		}
+		key, like := p.likeOf(name, textOf(r, name))
 		text += key + ": " + yamlValue(name, textOf(r, name), like) + eol
 	}
 	return text

@@ -53,13 +53,8 @@ func (f *File) arrowSheet(text string) (*sheet, bool) {
 	}
 	s.between(y, at, len(y.lines)-1)
 	if rows == 0 {
-		// Rows go behind all, or before the expect lines.
 		s.holeStyle = &piece{shape: arrowRow}
-		s.hole = len(s.pieces)
-		if begin >= 0 {
-			s.splitAt(begin)
-			s.hole = s.first
-		}
+		s.hole = len(s.pieces) // behind all
 	}
 	switch {
 	case matchFrom >= 0:
