@@ -1,8 +1,11 @@
 package routetable
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,8 +13,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Limits of the YAML form. The arrow form has none but memory.
+// Limits of table files.
 const (
+	MaxFileBytes = 512 << 20 // in either form
 	MaxYAMLBytes = 16 << 20
 	MaxYAMLRows  = 100_000
 )
@@ -64,9 +68,56 @@ func (e *FileError) Error() string {
 	return where + e.Msg
 }
 
+// ReadFile reads the table file of that name, as ParseFile does. One that is over a limit is refused before it is read whole. What is wrong
+// in the file is a *FileError, any other error is the system's.
+func ReadFile(name string) (*File, error) {
+	r, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	info, err := r.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return readFile(name, r, info.Size(), MaxFileBytes)
+}
+
+// ReadTable is ReadFile for what is no file: it reads r to its end, or to a limit.
+func ReadTable(name string, r io.Reader) (*File, error) { return readFile(name, r, 0, MaxFileBytes) }
+
+// readFile reads a table of about size bytes, at most limit.
+func readFile(name string, r io.Reader, size, limit int64) (*File, error) {
+	tooLong := &FileError{Name: name, Line: 1, Column: 1, Msg: fmt.Sprintf("a table file is at most %d MiB", limit>>20)}
+	if size > limit {
+		return nil, tooLong
+	}
+	var b bytes.Buffer
+	b.Grow(int(min(size, MaxYAMLBytes)) + bytes.MinRead)
+	if _, err := b.ReadFrom(io.LimitReader(r, min(limit, MaxYAMLBytes)+1)); err != nil {
+		return nil, err
+	}
+	if b.Len() > MaxYAMLBytes && looksYAML(strings.TrimPrefix(b.String(), bom)) {
+		return nil, &FileError{Name: name, Line: 1, Column: 1, Msg: yamlTooLong}
+	}
+	if rest := size - int64(b.Len()); rest > 0 {
+		b.Grow(int(rest) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(io.LimitReader(r, limit+1-int64(b.Len()))); err != nil {
+		return nil, err
+	}
+	if int64(b.Len()) > limit {
+		return nil, tooLong
+	}
+	return ParseFile(name, b.Bytes())
+}
+
 // ParseFile reads a table file in either form, by its content: the arrow form where the first line that is neither blank, comment nor
 // "match:" is a row, else YAML. It checks all that a load would refuse. The error is a *FileError with name in it.
 func ParseFile(name string, data []byte) (*File, error) {
+	if len(data) > MaxFileBytes {
+		return nil, &FileError{Name: name, Line: 1, Column: 1, Msg: "a table file is at most 512 MiB"}
+	}
 	f := &File{text: string(data), comments: comments{before: map[rowKey][]string{}, after: map[rowKey]string{}}}
 	text := strings.TrimPrefix(f.text, bom)
 	var err error

@@ -261,7 +261,10 @@ func stayers(slots []slot) {
 		if n > 0 {
 			prev[j] = tails[n-1]
 		}
-		tails = append(tails[:n], append([]int{j}, tails[min(n+1, len(tails)):]...)...)
+		if n == len(tails) {
+			tails = append(tails, j)
+		}
+		tails[n] = j
 	}
 	if len(tails) > 0 {
 		for j := tails[len(tails)-1]; j >= 0; j = prev[j] {

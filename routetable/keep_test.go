@@ -1,6 +1,7 @@
 package routetable
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -121,4 +122,78 @@ func inScalars(f *File, comment string) bool {
 		}
 	}
 	return len(f.Expect) > 0
+}
+
+// endless gives a line for ever.
+type endless struct{ line string }
+
+func (e endless) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		n += copy(p[n:], e.line)
+	}
+	return n, nil
+}
+
+func TestFileLimits(t *testing.T) {
+	long := strings.Repeat("x", MaxTextBytes+1)
+	for _, c := range []struct{ name, text, want string }{
+		{"a pattern in YAML", "routes:\n  - {pattern: a, address: h}\n  - {pattern: " + long + ", address: h}\n", "line 3, column 15: pattern: the pattern is longer than 64 KiB"},
+		{"an address in YAML", "routes:\n  - pattern: a\n    address: " + long + "\n", "line 3, column 14: address: the address is longer than 64 KiB"},
+		{"a pattern in the arrow form", "a --> h\n" + long + " --> h\n", "line 2, column 1: pattern: the pattern is longer than 64 KiB"},
+		{"an address in the arrow form", "a --> h\nb --> \"" + long + "\"\n", "line 2, column 7: address: the address is longer than 64 KiB"},
+	} {
+		if _, err := ParseFile("", []byte(c.text)); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
+		}
+	}
+	for _, c := range []struct {
+		name, line  string
+		size, limit int64
+		want        string
+	}{
+		{"by its size", "", 3<<20 + 1, 3 << 20, "t: line 1, column 1: a table file is at most 3 MiB"},
+		{"by what comes", "a --> h\n", 0, 3 << 20, "t: line 1, column 1: a table file is at most 3 MiB"},
+		{"past the limit of YAML", "a --> h\n", 0, 17 << 20, "t: line 1, column 1: a table file is at most 17 MiB"},
+		{"in YAML", "routes: #\n", 0, MaxFileBytes, "t: line 1, column 1: a YAML table is at most 16 MiB (use the arrow form)"},
+	} {
+		if _, err := readFile("t", endless{c.line}, c.size, c.limit); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
+		}
+	}
+	name := t.TempDir() + "/t"
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, MaxFileBytes+1); err != nil {
+		t.Skip(err)
+	}
+	if _, err := ReadFile(name); err == nil || !strings.HasSuffix(err.Error(), "a table file is at most 512 MiB") {
+		t.Errorf("got %v", err)
+	}
+	f, err := ReadTable("t", strings.NewReader("a --> h"))
+	if err != nil || len(f.Routes) != 1 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestKeepMatch changes the match mode of files, as a load of another file does.
+func TestKeepMatch(t *testing.T) {
+	for _, c := range []struct{ before, after string }{
+		{"# head\nmatch:   'all'  # c\nroutes:\n  - {pattern: A, address: h}\n", "# head\nmatch:   'first'  # c\nroutes:\n  - {pattern: A, address: h}\n"},
+		{"# head\n\nroutes:\n  - {pattern: A, address: h}\n", "# head\n\nmatch: first\nroutes:\n  - {pattern: A, address: h}\n"},
+		{"routes:\n  - {pattern: A, address: h}\nmatch: all", "routes:\n  - {pattern: A, address: h}\nmatch: first"},
+		{"{\"match\": \"all\", \"routes\": [{\"pattern\": \"A\", \"address\": \"h\"}]}\n", "{\"match\": \"first\", \"routes\": [{\"pattern\": \"A\", \"address\": \"h\"}]}\n"},
+		{"match: all # c\r\nA --> h\r\n", "match: first # c\r\nA --> h\r\n"},
+		{"# head\n\n# A\nA --> h\n", "# head\n\nmatch: first\n# A\nA --> h\n"},
+	} {
+		old, err := ParseFile("", []byte(c.before))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &File{Match: MatchFirst, HasMatch: true, Routes: old.Routes}
+		f.Keep(old)
+		if got, kept := f.edited(old.yaml); !kept || got != c.after {
+			t.Errorf("got %v\n%s\nwant\n%s", kept, got, c.after)
+		}
+	}
 }

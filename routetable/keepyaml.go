@@ -547,7 +547,10 @@ func (f *File) findMatch(s *sheet, y *yamlSource, root *yaml.Node) bool {
 		if at = y.properties(at); end < at {
 			return true
 		}
-		if text := y.text[at:end]; strings.Trim(text, `"'`) != v.Value {
+		if end-at > 2 && isQuoted(y.text[at:end]) {
+			at, end = at+1, end-1
+		}
+		if y.text[at:end] != v.Value {
 			return true
 		}
 		s.findWord(at, end)

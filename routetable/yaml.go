@@ -16,10 +16,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
+const yamlTooLong = "a YAML table is at most 16 MiB (use the arrow form)"
+
 // parseYAML reads the YAML form. Scalars are read as text; aliases and unknown keys are errors.
 func (f *File) parseYAML(data []byte) (err error) {
 	if len(data) > MaxYAMLBytes {
-		return place{1, 1}.errorf("a YAML table is at most 16 MiB (use the arrow form)")
+		return place{1, 1}.errorf(yamlTooLong)
 	}
 	// The parser is not ours; what it does to a hostile file must not end the process.
 	defer func() {

@@ -116,3 +116,72 @@ func lineDiff(before, after string) string {
 	}
 	return out.String()
 }
+
+func TestWriteFileAtomic(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name string) {
+		t.Helper()
+		if err := writeFileAtomic(in(name), []byte("new")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(name, want string, mode os.FileMode) {
+		t.Helper()
+		got, err := os.ReadFile(in(name))
+		info, err2 := os.Lstat(in(name))
+		if err != nil || err2 != nil || string(got) != want || info.Mode() != mode {
+			t.Errorf("%s: got %q, %v, %v, %v", name, got, info.Mode(), err, err2)
+		}
+	}
+	for _, mode := range []os.FileMode{0o600, 0o640, 0o664} {
+		os.WriteFile(in("old"), []byte("old"), 0o600)
+		os.Chmod(in("old"), mode)
+		write("old")
+		holds("old", "new", mode)
+	}
+	long := strings.Repeat("x", 255)
+	write(long)
+	holds(long, "new", 0o644)
+
+	os.Mkdir(in("sub"), 0o755)
+	os.WriteFile(in("sub/real"), []byte("old"), 0o644)
+	for link, to := range map[string]string{"link": "sub/real", "sub/again": "../link", "hanging": "sub/made", "far": in("sub/far")} {
+		if err := os.Symlink(to, in(link)); err != nil {
+			t.Skip(err)
+		}
+		write(link)
+		if got, err := os.Readlink(in(link)); err != nil || got != to {
+			t.Errorf("%s: got a link to %q, %v", link, got, err)
+		}
+	}
+	for _, name := range []string{"sub/real", "sub/made", "sub/far"} {
+		holds(name, "new", 0o644)
+	}
+
+	os.Symlink("round", in("round"))
+	for name, want := range map[string]string{
+		"sub":     "write " + in("sub") + ": not a regular file",
+		"no/file": "write " + in("no/file") + ": no such file or directory",
+		"round":   "write " + in("round") + ": ",
+	} {
+		if err := writeFileAtomic(in(name), []byte("new")); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	left, _ := filepath.Glob(in(".*"))
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+
+	if os.Getuid() == 0 {
+		return // root writes anywhere
+	}
+	os.Chmod(in("sub"), 0o555)
+	defer os.Chmod(in("sub"), 0o755)
+	os.WriteFile(in("sub/real"), []byte("old"), 0o644)
+	if err := writeFileAtomic(in("sub/real"), []byte("new")); err == nil || err.Error() != "write "+in("sub/real")+": permission denied" {
+		t.Errorf("got %v", err)
+	}
+	holds("sub/real", "old", 0o644)
+}

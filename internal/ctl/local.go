@@ -21,14 +21,10 @@ type local struct {
 
 // openLocal reads a table file. One that is not there is an empty table, unless mustExist.
 func openLocal(name string, mustExist bool) (editor, error) {
-	data, err := os.ReadFile(name)
+	f, err := routetable.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) && !mustExist {
 		return &local{name: name, file: &routetable.File{}, yaml: isYAML(name), table: routetable.New()}, nil
 	}
-	if err != nil {
-		return nil, usage("--file: %v", err)
-	}
-	f, err := routetable.ParseFile(name, data)
 	if err != nil {
 		return nil, usage("--file: %v", err)
 	}
@@ -90,8 +86,7 @@ func resultOf(ch routetable.Change) result {
 	return x
 }
 
-// save writes the table back in the form that the file has, with what the file had of comments and
-// expectations.
+// save writes the table back in the form that the file has. Lines of rows that did not change stay as they are.
 func (t *local) save() error {
 	f := t.table.Snapshot().File(false)
 	f.Keep(t.file)
@@ -133,6 +128,24 @@ func (t *local) loaded(f *routetable.File) *routetable.File {
 		kept.Expect = f.Expect
 	}
 	return &kept
+}
+
+// readTable reads a table file, or standard input for "-". What is wrong in it is a *routetable.FileError.
+func (r *run) readTable(name string) (*routetable.File, error) {
+	var f *routetable.File
+	var err error
+	if name == "-" {
+		f, err = routetable.ReadTable(inputName(name), r.env.Stdin)
+	} else {
+		f, err = routetable.ReadFile(name)
+	}
+	if _, ok := errors.AsType[*routetable.FileError](err); ok || err == nil {
+		return f, err
+	}
+	if name == "-" {
+		return nil, no("read standard input: %v", err)
+	}
+	return nil, usage("%v", err)
 }
 
 func (t *local) explain(_ context.Context, q question) (explanation, error) {
