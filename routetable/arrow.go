@@ -306,6 +306,10 @@ func (f *File) arrowExpect(l *arrowLine) (err error) {
 
 // WriteArrow writes the arrow form.
 func (f *File) WriteArrow(w io.Writer) error {
+	if text, ok := f.edited(false); ok {
+		_, err := io.WriteString(w, text)
+		return err
+	}
 	b := bufio.NewWriter(w)
 	lines := func(lines []string) {
 		for _, line := range lines {

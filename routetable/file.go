@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
 )
 
-// Limits of the YAML form. The arrow form has none but memory.
+// Limits of table files.
 const (
+	MaxFileBytes = 512 << 20 // in either form
 	MaxYAMLBytes = 16 << 20
 	MaxYAMLRows  = 100_000
 )
@@ -25,6 +30,12 @@ type File struct {
 
 	live     []Route // rows of live connections, written as comments
 	comments comments
+
+	text string     // of ParseFile: what was read
+	yaml bool       // in the YAML form
+	list bool       // it has a key that only the YAML form has
+	doc  *yaml.Node // of it, nil where there is none
+	old  *File      // of Keep: the file whose text is kept
 }
 
 // comments are the comments of a file, without "#" signs taken off: lines begin with "#", or are empty.
@@ -57,16 +68,63 @@ func (e *FileError) Error() string {
 	return where + e.Msg
 }
 
+// ReadFile reads the table file of that name, as ParseFile does. One that is over a limit is refused before it is read whole. What is wrong
+// in the file is a *FileError, any other error is the system's.
+func ReadFile(name string) (*File, error) {
+	r, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	info, err := r.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return readFile(name, r, info.Size(), MaxFileBytes)
+}
+
+// ReadTable is ReadFile for what is no file: it reads r to its end, or to a limit.
+func ReadTable(name string, r io.Reader) (*File, error) { return readFile(name, r, 0, MaxFileBytes) }
+
+// readFile reads a table of about size bytes, at most limit.
+func readFile(name string, r io.Reader, size, limit int64) (*File, error) {
+	tooLong := &FileError{Name: name, Line: 1, Column: 1, Msg: fmt.Sprintf("a table file is at most %d MiB", limit>>20)}
+	if size > limit {
+		return nil, tooLong
+	}
+	var b bytes.Buffer
+	b.Grow(int(min(size, MaxYAMLBytes)) + bytes.MinRead)
+	if _, err := b.ReadFrom(io.LimitReader(r, min(limit, MaxYAMLBytes)+1)); err != nil {
+		return nil, err
+	}
+	if b.Len() > MaxYAMLBytes && looksYAML(strings.TrimPrefix(b.String(), bom)) {
+		return nil, &FileError{Name: name, Line: 1, Column: 1, Msg: yamlTooLong}
+	}
+	if rest := size - int64(b.Len()); rest > 0 {
+		b.Grow(int(rest) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(io.LimitReader(r, limit+1-int64(b.Len()))); err != nil {
+		return nil, err
+	}
+	if int64(b.Len()) > limit {
+		return nil, tooLong
+	}
+	return ParseFile(name, b.Bytes())
+}
+
 // ParseFile reads a table file in either form, by its content: the arrow form where the first line that is neither blank, comment nor
 // "match:" is a row, else YAML. It checks all that a load would refuse. The error is a *FileError with name in it.
 func ParseFile(name string, data []byte) (*File, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	f := &File{comments: comments{before: map[rowKey][]string{}, after: map[rowKey]string{}}}
+	if len(data) > MaxFileBytes {
+		return nil, &FileError{Name: name, Line: 1, Column: 1, Msg: "a table file is at most 512 MiB"}
+	}
+	f := &File{text: string(data), comments: comments{before: map[rowKey][]string{}, after: map[rowKey]string{}}}
+	text := strings.TrimPrefix(f.text, bom)
 	var err error
-	if looksYAML(string(data)) {
-		err = f.parseYAML(data)
+	if f.yaml = looksYAML(text); f.yaml {
+		err = f.parseYAML(data[len(f.text)-len(text):])
 	} else {
-		err = f.parseArrow(string(data))
+		err = f.parseArrow(text)
 	}
 	if err == nil {
 		err = f.check()
@@ -208,10 +266,24 @@ func (f *File) check() error {
 	return nil
 }
 
-// Keep takes over from old what a table does not hold: the expect list, and the comments of rows that are still there.
+// Keep takes over from old what a table does not hold: the expect list, and the text. Where f is written in the form that old was read
+// in, lines of rows that are the same in both, comments and all else are written as they stood; a row that changed keeps its place, its
+// comments, and what is the same of it as written. In another form, or where the text cannot be kept, the expect list and the comments of
+// rows that are still there are. old must not change any more.
 func (f *File) Keep(old *File) {
 	f.Expect = old.Expect
 	f.comments = old.comments
+	if f.old = old.old; f.old == nil {
+		f.old = old
+	}
+}
+
+// InYAML reports whether the file was read in the YAML form. A file that has neither rows nor a list of them may be in either: otherwise.
+func (f *File) InYAML(otherwise bool) bool {
+	if f.yaml && !f.list {
+		return otherwise
+	}
+	return f.yaml
 }
 
 // File is the table as a file: what a store writes. It holds the configured rows and the named learned ones; rows bound to a live

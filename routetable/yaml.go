@@ -16,10 +16,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
+const yamlTooLong = "a YAML table is at most 16 MiB (use the arrow form)"
+
 // parseYAML reads the YAML form. Scalars are read as text; aliases and unknown keys are errors.
 func (f *File) parseYAML(data []byte) (err error) {
 	if len(data) > MaxYAMLBytes {
-		return place{1, 1}.errorf("a YAML table is at most 16 MiB (use the arrow form)")
+		return place{1, 1}.errorf(yamlTooLong)
 	}
 	// The parser is not ours; what it does to a hostile file must not end the process.
 	defer func() {
@@ -46,6 +48,7 @@ func (f *File) parseYAML(data []byte) (err error) {
 		return place{1, 1}.errorf("a table is one YAML document")
 	}
 	root := doc.Content[0]
+	f.doc = &doc
 	f.comments.head = append(commentLines(doc.HeadComment), commentLines(root.HeadComment)...)
 	f.comments.tail = append(commentLines(root.FootComment), commentLines(doc.FootComment)...)
 	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
@@ -69,9 +72,11 @@ func (f *File) yamlRoot(root *yaml.Node) error {
 			f.HasMatch = true
 			f.comments.head = append(f.comments.head, head...)
 		case "routes":
+			f.list = true
 			f.comments.routes = head
 			return eachItem(v, "routes", MaxYAMLRows, "at most 100000 rows in YAML (use the arrow form)", f.yamlRow)
 		case "expect":
+			f.list = true
 			f.comments.expect = head
 			return eachItem(v, "expect", MaxYAMLRows, "at most 100000 lines", f.yamlExpect)
 		default:
@@ -283,6 +288,10 @@ func commentLines(text string) []string {
 
 // WriteYAML writes the YAML form, a row a line. It may write more than ParseFile reads: MaxYAMLRows.
 func (f *File) WriteYAML(w io.Writer) error {
+	if text, ok := f.edited(true); ok {
+		_, err := io.WriteString(w, text)
+		return err
+	}
 	b := bufio.NewWriter(w)
 	lines := func(indent string, lines []string) {
 		for _, line := range lines {
@@ -377,8 +386,16 @@ func yamlScalar(s string) string {
 		return s
 	}
 	if !utf8.ValidString(s) {
-		return `!!binary "` + base64.StdEncoding.EncodeToString([]byte(s)) + `"`
+		return yamlBinary(s)
 	}
+	return yamlQuoted(s)
+}
+
+func yamlBinary(s string) string {
+	return `!!binary "` + base64.StdEncoding.EncodeToString([]byte(s)) + `"`
+}
+
+func yamlQuoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, c := range s {
@@ -400,4 +417,31 @@ func yamlScalar(s string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
+}
+
+// looseScalar is text that is one plain scalar wherever it stands, though other readers may not take it for text.
+var looseScalar = regexp.MustCompile(`^[A-Za-z0-9_/$][A-Za-z0-9_./@+$%:-]*[A-Za-z0-9_/$]$`)
+
+// yamlValue is the value of a key of a row, quoted as the value like is. An empty like is the writers' own way.
+func yamlValue(name, text, like string) string {
+	own := false // it may be any text
+	switch name {
+	case "pattern", "address", "hash-key", "when", "note", "name":
+		own = true
+	}
+	switch {
+	case name == "address" && text == NullAddress:
+		return "null"
+	case !utf8.ValidString(text):
+		return yamlBinary(text)
+	case strings.HasPrefix(like, `"`):
+		return yamlQuoted(text)
+	case strings.HasPrefix(like, "'") && !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) || c == 0xfeff }):
+		return "'" + strings.ReplaceAll(text, "'", "''") + "'"
+	case own && looseScalar.MatchString(like) && !yamlWord.MatchString(like) && yamlScalar(like) != like && looseScalar.MatchString(text):
+		return text // the hand leaves out quotes that the writers would put
+	case own:
+		return yamlScalar(text)
+	}
+	return text
 }

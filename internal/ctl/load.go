@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -17,13 +18,12 @@ func loadCommand(r *run) *cobra.Command {
 as one change. With --merge they join them.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
-			data, err := r.readInput(argv[0])
+			f, err := r.readTable(argv[0])
+			if _, ok := errors.AsType[*routetable.FileError](err); ok {
+				return no("load: %v", err)
+			}
 			if err != nil {
 				return err
-			}
-			f, err := routetable.ParseFile(inputName(argv[0]), data)
-			if err != nil {
-				return no("load: %v", err)
 			}
 			ed, err := r.editor(c.Context(), false)
 			if err != nil {

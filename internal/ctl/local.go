@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -23,14 +21,10 @@ type local struct {
 
 // openLocal reads a table file. One that is not there is an empty table, unless mustExist.
 func openLocal(name string, mustExist bool) (editor, error) {
-	data, err := os.ReadFile(name)
+	f, err := routetable.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) && !mustExist {
 		return &local{name: name, file: &routetable.File{}, yaml: isYAML(name), table: routetable.New()}, nil
 	}
-	if err != nil {
-		return nil, usage("--file: %v", err)
-	}
-	f, err := routetable.ParseFile(name, data)
 	if err != nil {
 		return nil, usage("--file: %v", err)
 	}
@@ -38,7 +32,7 @@ func openLocal(name string, mustExist bool) (editor, error) {
 	if _, err := t.LoadFile(f, routetable.LoadReplace); err != nil {
 		return nil, usage("--file: %s: %v", name, err)
 	}
-	return &local{name: name, file: f, yaml: holdsYAML(data, isYAML(name)), table: t}, nil
+	return &local{name: name, file: f, yaml: f.InYAML(isYAML(name)), table: t}, nil
 }
 
 func (t *local) close() {}
@@ -92,8 +86,7 @@ func resultOf(ch routetable.Change) result {
 	return x
 }
 
-// save writes the table back in the form that the file has, with what the file had of comments and
-// expectations.
+// save writes the table back in the form that the file has. Lines of rows that did not change stay as they are.
 func (t *local) save() error {
 	f := t.table.Snapshot().File(false)
 	f.Keep(t.file)
@@ -106,20 +99,6 @@ func (t *local) save() error {
 	}
 	t.file = f
 	return nil
-}
-
-// holdsYAML says whether a table file that parses is in the YAML form; one that has no row may be either.
-func holdsYAML(data []byte, otherwise bool) bool {
-	if len(bytes.TrimSpace(data)) == 0 {
-		return otherwise
-	}
-	var root map[string]yaml.Node
-	if yaml.Unmarshal(data, &root) != nil {
-		return false // the arrow form
-	}
-	_, routes := root["routes"]
-	_, expect := root["expect"]
-	return routes || expect || otherwise
 }
 
 func (t *local) load(_ context.Context, f *routetable.File, o loadOptions) (result, error) {
@@ -149,6 +128,24 @@ func (t *local) loaded(f *routetable.File) *routetable.File {
 		kept.Expect = f.Expect
 	}
 	return &kept
+}
+
+// readTable reads a table file, or standard input for "-". What is wrong in it is a *routetable.FileError.
+func (r *run) readTable(name string) (*routetable.File, error) {
+	var f *routetable.File
+	var err error
+	if name == "-" {
+		f, err = routetable.ReadTable(inputName(name), r.env.Stdin)
+	} else {
+		f, err = routetable.ReadFile(name)
+	}
+	if _, ok := errors.AsType[*routetable.FileError](err); ok || err == nil {
+		return f, err
+	}
+	if name == "-" {
+		return nil, no("read standard input: %v", err)
+	}
+	return nil, usage("%v", err)
 }
 
 func (t *local) explain(_ context.Context, q question) (explanation, error) {

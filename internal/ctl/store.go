@@ -2,11 +2,14 @@ package ctl
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -66,59 +69,111 @@ func isYAML(name string) bool {
 	return false
 }
 
+// writeForm writes a table in one of the forms. It refuses what would not be read again.
 func writeForm(w *bytes.Buffer, f *routetable.File, yaml bool) error {
-	if yaml {
-		return f.WriteYAML(w)
+	if !yaml {
+		return f.WriteArrow(w)
 	}
-	return f.WriteArrow(w)
+	if len(f.Routes) > routetable.MaxYAMLRows {
+		return fmt.Errorf("a YAML table has at most %d rows: use the arrow form", routetable.MaxYAMLRows)
+	}
+	if err := f.WriteYAML(w); err != nil {
+		return err
+	}
+	if w.Len() > routetable.MaxYAMLBytes {
+		return fmt.Errorf("a YAML table is at most %d MiB: use the arrow form", routetable.MaxYAMLBytes>>20)
+	}
+	return nil
 }
 
 // writeFileAtomic replaces a file by one with this content, or leaves it as it was: temporary file beside it, fsync,
-// rename, fsync of the directory. A symbolic link stays one; the mode of the file stays.
-func writeFileAtomic(name string, content []byte) (err error) {
-	if real, err := filepath.EvalSymlinks(name); err == nil {
-		name = real
-	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(name); err == nil {
-		if !info.Mode().IsRegular() {
-			return &fs.PathError{Op: "write", Path: name, Err: errors.New("not a regular file")}
-		}
-		mode = info.Mode().Perm()
-	}
-	dir := filepath.Dir(name)
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*")
-	if err != nil {
+// rename, fsync of the directory. A symbolic link stays one, the file that it leads to is replaced; the mode of the
+// file stays. The error names the file.
+func writeFileAtomic(name string, content []byte) error {
+	fail := func(err error) error {
 		if p, ok := errors.AsType[*fs.PathError](err); ok {
-			p.Op, p.Path = "write", name
+			err = p.Err
+		} else if l, ok := errors.AsType[*os.LinkError](err); ok {
+			err = l.Err
 		}
-		return err
+		return &fs.PathError{Op: "write", Path: name, Err: err}
 	}
-	defer func() {
-		if err != nil {
-			tmp.Close()
-			os.Remove(tmp.Name())
-		}
-	}()
-	if _, err = tmp.Write(content); err != nil {
-		return err
-	}
-	if err = tmp.Chmod(mode); err != nil {
-		return err
-	}
-	if err = tmp.Sync(); err != nil {
-		return err
-	}
-	if err = tmp.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(tmp.Name(), name); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
+	file, err := followLinks(name)
 	if err != nil {
-		return err
+		return fail(err)
 	}
-	defer d.Close()
-	return d.Sync()
+	mode, exists := fs.FileMode(0), false
+	if info, err := os.Stat(file); err == nil {
+		if !info.Mode().IsRegular() {
+			return fail(errors.New("not a regular file"))
+		}
+		mode, exists = info.Mode().Perm(), true
+	}
+	dir := filepath.Dir(file)
+	tmp, err := createBeside(file, exists)
+	if err != nil {
+		return fail(err)
+	}
+	_, err = tmp.Write(content)
+	if err == nil && exists {
+		err = tmp.Chmod(mode)
+	}
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if e := tmp.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+		return fail(err)
+	}
+	// The file is replaced; a directory that cannot be opened or synced (some file systems) does not undo that.
+	if d, err := os.Open(dir); err == nil {
+		defer d.Close()
+		if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EINVAL) {
+			return fail(err)
+		}
+	}
+	return nil
+}
+
+// followLinks is the file that a name leads to, also where it is not there yet.
+func followLinks(name string) (string, error) {
+	if file, err := filepath.EvalSymlinks(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return file, err
+	}
+	for range 40 {
+		to, err := os.Readlink(name)
+		if err != nil {
+			return name, nil // not there, or no link
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(name), to)
+		}
+		name = to
+	}
+	return "", errors.New("too many links")
+}
+
+// createBeside makes a temporary file in the directory of another: one for the owner alone where that one exists, else
+// one with the mode of a new file.
+func createBeside(file string, exists bool) (*os.File, error) {
+	dir, base := filepath.Split(file)
+	if len(base) > 200 {
+		base = base[:200] // names are bounded
+	}
+	perm := fs.FileMode(0o600)
+	if !exists {
+		perm = 0o666
+	}
+	for try := 0; ; try++ {
+		f, err := os.OpenFile(dir+"."+base+"."+rand.Text()[:8], os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+		if err == nil || !errors.Is(err, fs.ErrExist) || try == 100 {
+			return f, err
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -85,13 +86,12 @@ func hopList(hops []string) string {
 // openTable reads a table file for a verb that needs no router. What is wrong with it is usage: the answer no means
 // something else there.
 func (r *run) openTable(name string) (*routetable.File, *routetable.Table, error) {
-	data, err := r.readInput(name)
+	f, err := r.readTable(name)
+	if _, ok := errors.AsType[*routetable.FileError](err); ok {
+		return nil, nil, usage("%v", err)
+	}
 	if err != nil {
 		return nil, nil, err
-	}
-	f, err := routetable.ParseFile(inputName(name), data)
-	if err != nil {
-		return nil, nil, usage("%v", err)
 	}
 	t := routetable.New()
 	if _, err := t.LoadFile(f, routetable.LoadReplace); err != nil {
