@@ -292,7 +292,7 @@ func (e *edit) makePlace(r *Route) {
 	k := r.orderKey()
 	k.slot = 0
 	e.s.order.each(e.s.order.rank(k), func(o orderKey) bool {
-		if o.order == k.order && o.pos == k.pos && o.slot != uint32(r.ID) {
+		if o.order == k.order && o.pos == k.pos && (r.ID == 0 || o.slot != uint32(r.ID)) {
 			r.pos = e.posBeside(e.s.route(o.slot), false)
 		}
 		return false

@@ -295,7 +295,7 @@ func (m *historyModel) note(t *rapid.T) {
 	places := map[spot]bool{}
 	for r := range s.Routes() {
 		if places[spotOf(r)] || r.pos > m.table.nextPos {
-			t.Fatalf("position %d of %s is taken, or not below the next", r.pos, r.Pattern)
+			t.Fatalf("position %d of %s is taken (%v), or not below the next, %d", r.pos, r.Pattern, places[spotOf(r)], m.table.nextPos)
 		}
 		places[spotOf(r)] = true
 	}

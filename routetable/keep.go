@@ -130,14 +130,14 @@ func sameExpects(a, b []Expect) bool {
 	})
 }
 
-// sameRow reports whether two rows are the same to a reader of the file.
-func sameRow(a, b *Route) bool {
+// sameText reports whether two rows are the same to a reader of the file.
+func sameText(a, b *Route) bool {
 	return a.Pattern == b.Pattern && a.Address == b.Address && sameColumns(a, b, ^ColumnSet(0)) == ""
 }
 
 // sameTables reports whether two lists of rows make the same table.
 func sameTables(a, b []Route) bool {
-	return slices.EqualFunc(tableOrder(a), tableOrder(b), sameRow)
+	return slices.EqualFunc(tableOrder(a), tableOrder(b), sameText)
 }
 
 // tableOrder is the rows that a table makes of a list, in its order.
@@ -150,7 +150,7 @@ func tableOrder(rows []Route) []*Route {
 			list = append(list, &rows[i])
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *Route) int { return cmp64(int64(a.Order), int64(b.Order)) })
+	slices.SortStableFunc(list, func(a, b *Route) int { return cmp.Compare(a.Order, b.Order) })
 	return list
 }
 
@@ -210,7 +210,7 @@ func (s *sheet) plan(rows []Route) []slot {
 func (s *sheet) repeated(slots []slot, pieceOf map[rowKey]int) []slot {
 	same := map[int]bool{}
 	for _, sl := range slots {
-		if sl.stay && sameRow(s.pieces[sl.was].row, sl.row) {
+		if sl.stay && sameText(s.pieces[sl.was].row, sl.row) {
 			same[sl.was] = true
 		}
 	}
@@ -333,7 +333,7 @@ func (s *sheet) place(slots []slot) ([]piece, bool) {
 		if sl.was >= 0 {
 			near = sl.was
 			p := s.pieces[sl.was]
-			if !sameRow(p.row, sl.row) {
+			if !sameText(p.row, sl.row) {
 				var ok bool
 				if p, ok = p.changed(sl.row, s.eol); !ok {
 					return nil, false
@@ -610,18 +610,18 @@ func (s *sheet) setMatch(m MatchMode) bool {
 	return true
 }
 
-// cut is a change of an item: what stands from one offset to another becomes text.
-type cut struct {
+// splice is a change of an item: what stands from one offset to another becomes text.
+type splice struct {
 	from, to int
 	text     string
 }
 
-// replaced makes the cuts. It is not ok where two overlap.
-func replaced(item string, cuts []cut) (text string, ok bool) {
-	slices.SortStableFunc(cuts, func(a, b cut) int { return cmp.Or(a.from-b.from, a.to-b.to) })
+// replaced makes the splices. It is not ok where two overlap.
+func replaced(item string, splices []splice) (text string, ok bool) {
+	slices.SortStableFunc(splices, func(a, b splice) int { return cmp.Or(a.from-b.from, a.to-b.to) })
 	var b strings.Builder
 	at := 0
-	for _, c := range cuts {
+	for _, c := range splices {
 		if c.from < at || c.to < c.from || c.to > len(item) {
 			return "", false
 		}
@@ -695,7 +695,7 @@ func (p *piece) changed(r *Route, eol string) (piece, bool) {
 			gone[c.name] = true
 		}
 	}
-	var cuts []cut
+	var splices []splice
 	only := true // all fields so far are gone
 	for i := range p.fields {
 		f := &p.fields[i]
@@ -703,15 +703,15 @@ func (p *piece) changed(r *Route, eol string) (piece, bool) {
 		case !gone[f.name]:
 			only = false
 			if set[f.name] {
-				cuts = append(cuts, cut{f.value, f.end, p.value(f, r)})
+				splices = append(splices, splice{f.value, f.end, p.value(f, r)})
 				delete(set, f.name)
 			}
 		case only && i+1 < len(p.fields):
-			cuts = append(cuts, cut{f.key, p.fields[i+1].key, ""})
+			splices = append(splices, splice{f.key, p.fields[i+1].key, ""})
 		case p.shape == blockRow:
-			cuts = append(cuts, cut{f.lineFrom, f.lineTo, ""})
+			splices = append(splices, splice{f.lineFrom, f.lineTo, ""})
 		default:
-			cuts = append(cuts, cut{f.from, f.end, ""})
+			splices = append(splices, splice{f.from, f.end, ""})
 		}
 	}
 	for i := range columns { // new fields, in canonical order
@@ -734,10 +734,10 @@ func (p *piece) changed(r *Route, eol string) (piece, bool) {
 		if p.shape == blockRow {
 			at = f.lineTo
 		}
-		cuts = append(cuts, cut{at, at, text})
+		splices = append(splices, splice{at, at, text})
 	}
 	var ok bool
-	if q.item, ok = replaced(p.item, cuts); !ok {
+	if q.item, ok = replaced(p.item, splices); !ok {
 		return q, false
 	}
 	q.fields = nil
