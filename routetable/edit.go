@@ -2,6 +2,7 @@ package routetable
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -234,6 +235,7 @@ func (e *edit) change(old, r *Route) {
 
 // restore puts back a row that was dropped, as r, whose id is set.
 func (e *edit) restore(r *Route) {
+	e.makePlace(r)
 	r.c.match.Route = r
 	e.touch(r.ID, nil).now = r
 	e.insertRow(r)
@@ -262,6 +264,7 @@ func (e *edit) lastPos() int64 {
 
 // posBeside returns a free position just before or after anchor, among the rows of its order.
 func (e *edit) posBeside(anchor *Route, before bool) int64 {
+	e.appended = math.MinInt64
 	for {
 		k := anchor.orderKey()
 		prev, next, hasPrev, hasNext := e.s.order.around(k)

@@ -129,7 +129,7 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string) []*Route {
 		return dst
 	}
 	base := len(dst)
-	lastText, lastFits := "", false
+	lastText, lastFits, wild := "", false, false
 	s.index.find(addr, func(slot uint32) {
 		rec := s.record(slot)
 		if rec == nil {
@@ -148,13 +148,14 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string) []*Route {
 		if !lastFits {
 			return
 		}
-		r := s.route(slot)
-		if len(r.c.pattern.forms)+len(r.c.pattern.lits) > 1 && slices.ContainsFunc(dst[base:], func(o *Route) bool { return o.ID == r.ID }) {
-			return
-		}
-		dst = append(dst, r)
+		dst = append(dst, s.route(slot))
+		wild = true
 	})
 	sortRoutes(dst[base:])
+	if wild && len(dst)-base > 1 {
+		// A row is found once for each of its forms that fits, and for each place where the address holds its gram.
+		dst = dst[:base+len(slices.CompactFunc(dst[base:], func(a, b *Route) bool { return a.ID == b.ID }))]
+	}
 	return dst
 }
 
