@@ -19,7 +19,8 @@ type counters struct {
 	discarded atomic.Uint64 // by a null row
 	unrouted  atomic.Uint64 // no row
 	loops     atomic.Uint64
-	problems  atomic.Uint64 // rows whose address cannot be reached
+	problems  atomic.Uint64 // rows of a message whose address cannot be reached
+	plans     atomic.Uint64 // made
 
 	droppedBusy    atomic.Uint64 // pre-settled, the hop's line was full
 	droppedGone    atomic.Uint64 // pre-settled, the hop was gone

@@ -1,8 +1,86 @@
 package forwarder
 
+import (
+	"fmt"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
 // Lines is the number of lines to dialled hops.
 func (n *Node) Lines() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.lines)
+}
+
+// Peers is the number of peers that the node keeps.
+func (n *Node) Peers() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.peers)
+}
+
+// Plans is how many plans were made.
+func (n *Node) Plans() uint64 { return n.count.plans.Load() }
+
+// CountedRows is the number of rows that have counters.
+func (n *Node) CountedRows() int {
+	n.rows.mu.Lock()
+	defer n.rows.mu.Unlock()
+	return len(n.rows.of)
+}
+
+// JudgeChangesBy puts f in the place of routetable.Snapshot.ChangedSince. Before any message comes.
+func (n *Node) JudgeChangesBy(f func(s *routetable.Snapshot, generation uint64, name string) bool) {
+	n.changedSince = f
+}
+
+// ConsistencyCheck recounts the invariants of a node that has stopped, and says what is wrong.
+func (n *Node) ConsistencyCheck() error {
+	n.mu.Lock()
+	busy := 0
+	for ln := range n.lines {
+		if b := ln.Busy(); b < 0 {
+			n.mu.Unlock()
+			return fmt.Errorf("the line to %s has %d copies", ln.hop.Text, b)
+		} else {
+			busy += b
+		}
+	}
+	for _, r := range n.receivers {
+		if b := r.Busy(); b != 0 {
+			n.mu.Unlock()
+			return fmt.Errorf("the receiver %s is gone and has %d copies", r.origin, b)
+		}
+	}
+	for key, p := range n.peers {
+		if p.over || p.key != key {
+			n.mu.Unlock()
+			return fmt.Errorf("the peer %s is given up and on the list", p.endpoint.Text)
+		}
+	}
+	n.mu.Unlock()
+	n.rows.sweep(n.table)
+	s := n.table.Snapshot()
+	underway := 0
+	n.rows.mu.Lock()
+	defer n.rows.mu.Unlock()
+	if len(n.rows.of) > s.Len() {
+		return fmt.Errorf("%d rows have counters, the table has %d", len(n.rows.of), s.Len())
+	}
+	for r := range s.Routes() {
+		c := n.rows.of[r.ID]
+		if c == nil || r.Address == routetable.NullAddress {
+			continue
+		}
+		copied, over := c.copied.Load(), c.delivered.Load()+c.released.Load()+c.dropped.Load()
+		if over > copied {
+			return fmt.Errorf("row %s --> %s: %d copies, and outcomes of %d", r.Pattern, r.Address, copied, over)
+		}
+		underway += int(copied - over)
+	}
+	if underway > busy {
+		return fmt.Errorf("%d copies of rows have no outcome, and the lines have %d", underway, busy)
+	}
+	return nil
 }

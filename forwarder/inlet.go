@@ -31,6 +31,9 @@ type conn struct {
 	work    *work
 	at      int64     // the time, as of this batch; 0 not looked at yet
 	thirsty []*inlink // links whose credit is to be looked at before the next flush
+	tallies []*rowTally
+	lookups []*lookup
+	noRow   rowTally // where copies are tallied that belong to no row
 
 	// Owned by the reader; Transfer and AfterInput run there.
 	batch  batch
@@ -49,6 +52,7 @@ func (c *conn) lock() {
 
 func (c *conn) release() {
 	if c.c == nil {
+		c.addTallies()
 		c.mu.Unlock()
 		return
 	}
@@ -66,12 +70,13 @@ type inlink struct {
 	thirsty   bool // on conn.thirsty
 
 	plans plans
-	noTo  *plan
 
 	used    int         // messages taken and not yet done with
 	size    int         // of the link's messages, a running mean; 0 none has come
 	parts   []byte      // of a message that comes in several frames
 	waiting []*delivery // for a row, in order
+
+	unmatched uint64 // the latest generation of the table at which nothing is known to have matched the target; that of an empty table is 0
 
 	replaying bool // messages that waited are on their way to their outlets
 }
@@ -121,7 +126,7 @@ func (c *conn) attachSender(l *engine.Link) {
 	}
 	l.Context = in
 	in.door = in.target == managementAddress
-	in.limited = in.hasTarget && !in.door && !c.n.matches(in.target)
+	in.limited = in.hasTarget && !in.door && !in.matches()
 	answer := &wire.Target{Address: t.Address, HasAddress: t.HasAddress, Durable: t.Durable, ExpiryPolicy: t.ExpiryPolicy, Timeout: t.Timeout}
 	l.Accept(l.Remote().Source, answer, 0, engine.AttachOptions{})
 	if in.limited {
@@ -207,16 +212,22 @@ func (c *conn) forward(l *inlink, d *delivery) {
 	if l.hasTarget {
 		l.limit()
 	}
-	c.refuseUnrouted(l, d)
+	c.refuseUnrouted(l, d, p)
 }
 
 // send does what a plan that was found says, by way of b; true where the message got copies. Called under the lock.
 func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 	switch {
 	case p.problem != "" && !p.tapsOnly:
+		c.use(p)
 		c.refuse(d, p.condition, p.problem)
 	case p.discarded:
-		c.n.count.discarded.Add(1)
+		c.use(p)
+		if p.quiet {
+			c.n.count.unrouted.Add(1)
+		} else {
+			c.n.count.discarded.Add(1)
+		}
 		d.answer(Outcome{Kind: wire.Accepted})
 	default:
 		l.found()
@@ -232,7 +243,8 @@ func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 }
 
 // refuseUnrouted rejects a message whose address matches nothing, and tallies the address.
-func (c *conn) refuseUnrouted(l *inlink, d *delivery) {
+func (c *conn) refuseUnrouted(l *inlink, d *delivery, p *plan) {
+	c.use(p)
 	c.n.unrouted(l, d)
 	c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
 }
@@ -275,8 +287,9 @@ func (c *conn) TakeWork() amqp.Work {
 	return w
 }
 
-// BeforeFlush gives new credit to the links that have room.
+// BeforeFlush adds what was counted to the rows, and gives new credit to the links that have room.
 func (c *conn) BeforeFlush() {
+	c.addTallies()
 	c.at = 0
 	for _, l := range c.thirsty {
 		l.thirsty = false

@@ -54,8 +54,9 @@ func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 		return 0, ErrGone
 	}
 	if ln.dialled != nil {
-		if ln.retired {
-			ln.dialled.enlist(ln)
+		if ln.retired && !ln.dialled.enlist(ln) { // a plan outlived its peer
+			ln.mu.Unlock()
+			return ln.n.lineFor(ln.hop, ln.target, ln.noName).Deliver(copies)
 		}
 		ln.used = true
 		ln.attach()
@@ -226,6 +227,7 @@ func (c *Copy) hasAlternative() bool {
 
 // lateOutcome is that of a copy that was not sent in time: released; where it was sent once and the connection broke, modified.
 func (ln *line) lateOutcome(cp *Copy) Outcome {
+	cp.fate = fateLate
 	if cp.Message.Settled {
 		ln.n.count.droppedLate.Add(1)
 	}
@@ -241,6 +243,7 @@ func (ln *line) close() {
 	ln.l = nil
 	for ln.queue.n > 0 {
 		cp := ln.queue.pop()
+		cp.fate = fateGone
 		if cp.Message.Settled {
 			ln.n.count.droppedGone.Add(1)
 		}

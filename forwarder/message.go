@@ -49,6 +49,7 @@ type Copy struct {
 	tried    uint64 // any and first groups: the rows tried so far, of the first 63
 	tap      bool   // optional: does not count
 	state    copyState
+	fate     fate
 	out      engine.OutDelivery
 	line     *line
 	expires  int64 // Unix nanoseconds: not sent by then, it is given back
@@ -62,6 +63,16 @@ const (
 	copyQueued copyState = iota
 	copySent             // some of it is with the peer
 	copyOver
+)
+
+// fate tells why a copy without an outcome of a receiver's ended.
+type fate uint8
+
+const (
+	fateSent fate = iota // no such reason
+	fateBusy             // the hop's line was full
+	fateGone             // there is no such hop any more
+	fateLate             // not sent in time
 )
 
 // Outcome is what became of a copy.

@@ -26,8 +26,9 @@ type peer struct {
 	key      string
 	down     atomic.Bool // the last try failed, or the connection broke
 
-	linesMu sync.Mutex // guards lines; a leaf
+	linesMu sync.Mutex // guards what follows; Node.mu may be taken under it
 	lines   map[lineKey]*line
+	over    bool // given up, and off the node's list
 
 	mu      sync.Mutex // the lock of its connections and lines; guards what follows
 	c       *conn      // nil while away
@@ -61,7 +62,16 @@ func (n *Node) peerFor(hop *routetable.Hop) *peer {
 	return p
 }
 
-// line gives the line to one target of the peer. A hop without a name leads to the peer's anonymous terminus, where each
+// lineFor gives the line to a hop of another node's.
+func (n *Node) lineFor(hop *routetable.Hop, routed string, hasTo bool) *line {
+	for {
+		if ln := n.peerFor(hop).line(hop, routed, hasTo); ln != nil {
+			return ln
+		}
+	}
+}
+
+// line gives the line to one target of the peer, nil where the peer was given up: then there is another. A hop without a name leads to the peer's anonymous terminus, where each
 // message's own address counts; for a message that has none, to a target named as it was routed here.
 func (p *peer) line(hop *routetable.Hop, routed string, hasTo bool) *line {
 	k := lineKey{target: hop.Name}
@@ -74,7 +84,7 @@ func (p *peer) line(hop *routetable.Hop, routed string, hasTo bool) *line {
 	p.linesMu.Lock()
 	defer p.linesMu.Unlock()
 	ln := p.lines[k]
-	if ln == nil {
+	if ln == nil && !p.over {
 		ln = &line{n: p.n, hop: hop, dialled: p, target: k.target, noName: k.noName, mu: &p.mu}
 		p.lines[k] = ln
 		p.n.addLine(ln)
@@ -95,15 +105,35 @@ func (p *peer) retire(ln *line) {
 	}
 }
 
-// enlist brings a retired line back. Where another has taken its place meanwhile, both serve. Called under the lock.
-func (p *peer) enlist(ln *line) {
-	ln.retired, ln.attachAt = false, 0
+// enlist brings a retired line back; false where the peer was given up. Where another line has taken its place meanwhile, both serve.
+// Called under the lock.
+func (p *peer) enlist(ln *line) bool {
 	p.linesMu.Lock()
+	if p.over {
+		p.linesMu.Unlock()
+		return false
+	}
+	ln.retired, ln.attachAt = false, 0
 	if k := (lineKey{ln.target, ln.noName}); p.lines[k] == nil {
 		p.lines[k] = ln
 	}
 	p.linesMu.Unlock()
 	p.n.addLine(ln)
+	return true
+}
+
+// giveUp takes a peer that has no line off the node's list. Called under the lock.
+func (p *peer) giveUp() {
+	p.linesMu.Lock()
+	defer p.linesMu.Unlock()
+	if len(p.lines) > 0 {
+		return
+	}
+	p.over = true
+	p.n.mu.Lock()
+	delete(p.n.peers, p.key)
+	p.n.mu.Unlock()
+	p.n.pruned.Add(1)
 }
 
 // all gives the peer's lines.
@@ -313,13 +343,27 @@ func (ln *line) again(cp *Copy) {
 	ln.resend = append(ln.resend, cp)
 }
 
-// tick attaches links that were refused a while ago, and closes a peer that nobody has used for long.
+// tick attaches links that were refused a while ago, takes lines off the list that nobody has used for long, and then closes the
+// connection and gives the peer up.
 func (p *peer) tick(at int64) {
 	p.mu.Lock()
+	p.tickLines(at)
 	if p.c == nil {
+		if !p.running {
+			p.giveUp()
+		}
 		p.mu.Unlock()
 		return
 	}
+	c := p.c.c
+	c.Release()
+	if at-p.idleSince() > int64(idlePeer) {
+		c.Close(nil)
+	}
+}
+
+// tickLines looks at the peer's lines. Called under the lock.
+func (p *peer) tickLines(at int64) {
 	used := false
 	for _, ln := range p.all() {
 		if ln.busy.Load() > 0 {
@@ -335,13 +379,8 @@ func (p *peer) tick(at int64) {
 			ln.usedAt = at
 		}
 	}
-	if used {
+	if used && p.c != nil {
 		p.lastUse = at
-	}
-	c := p.c.c
-	c.Release()
-	if at-p.idleSince() > int64(idlePeer) {
-		c.Close(nil)
 	}
 }
 

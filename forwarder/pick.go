@@ -19,6 +19,7 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 	}
 	d.copies, d.later = d.copies[:0], d.later[:0]
 	at := d.conn.clock()
+	d.conn.use(p)
 	d.certain(p.roots, at)
 	for _, gi := range d.later {
 		d.oneOf(gi, b, at)
@@ -83,6 +84,7 @@ func (d *delivery) oneOf(gi int32, b *batch, at int64) {
 func (d *delivery) unlessThere(gi, ti int32, b *batch, at int64) {
 	t := &d.plan.groups[gi].targets[ti]
 	if t.outlet == nil {
+		d.conn.lookedUp(t.lookup)
 		for _, inner := range t.inner {
 			d.oneOf(inner, b, at)
 		}
@@ -118,9 +120,20 @@ func (d *delivery) addCopy(group, target int32, at int64) {
 		Message: &d.Message, Hop: t.hop, in: d, group: group, target: target, tap: t.optional,
 		tried: 1 << min(target, 63), expires: at + int64(timeout),
 	})
+	d.copied(t)
 }
 
-func (c *Copy) outlet() Outlet { return c.in.plan.groups[c.group].targets[c.target].outlet }
+// copied tallies a copy that goes to a target; discarding is none.
+func (d *delivery) copied(t *planTarget) {
+	if t.hop.Scheme != "null" {
+		d.conn.tally(t).copied++
+	}
+}
+
+// planned is the target that the copy goes to.
+func (c *Copy) planned() *planTarget { return &c.in.plan.groups[c.group].targets[c.target] }
+
+func (c *Copy) outlet() Outlet { return c.planned().outlet }
 
 // choose picks one row of an any or first group, without the rows in the bit set tried; -1 if none is left.
 func (d *delivery) choose(g *planGroup, b *batch, tried uint64) int {

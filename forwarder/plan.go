@@ -1,6 +1,8 @@
 package forwarder
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -8,25 +10,40 @@ import (
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-// plan is what the table says of one address, with the hops' outlets at hand. It holds for one generation of the table.
+// plan is what the table says of one address, with the hops' outlets at hand. It holds until one of the names that were looked up for
+// it leads elsewhere.
 type plan struct {
 	address   string // the name that was looked up and found
 	found     bool   // some row counts: the message goes somewhere, or is discarded
 	discarded bool   // a null row, or a topic without a subscriber, and nothing else
+	quiet     bool   // discarded, and no null row: it counts as unrouted
 	problem   string // what the sender is told where the rows lead nowhere for a reason
 	condition wire.Symbol
 	dialled   bool // some hop is another node: it gets x-opt-via
 	tapsOnly  bool // all targets are optional: copies go, but the message counts as unrouted
+	problems  int  // rows whose address cannot be reached
 
 	roots  []int32 // the groups of the first lookup
 	groups []planGroup
+
+	// What it was made of, and so how long it holds.
+	names  []string // looked up; more than maxNames of them make it brief
+	links  []*line  // receivers that a row of somebody else's leads to
+	brief  bool     // holds for its generation only
+	own    bool     // a predicate was asked: it holds for its message only
+	pruned uint64   // Node.pruned
+
+	// Guarded by the lock of the connection whose link it serves.
+	generation uint64 // of the table: up to here it is known to hold
+	stale      bool   // one of its hops turned out to be gone
+	lookup     lookup // the rows that every message uses
 }
 
 type planGroup struct {
 	pick    routetable.Pick
 	balance routetable.Balance
 	hashKey string
-	turn    *atomic.Uint32 // round robin
+	turn    *atomic.Uint32 // round robin: of the group's first row
 	targets []planTarget
 }
 
@@ -40,6 +57,9 @@ type planTarget struct {
 	weight   int
 	order    int
 	timeout  time.Duration // 0: the node's
+
+	lookup *lookup // of a name that is maybe followed: the rows that are used with it
+	tally  rowTally
 }
 
 // present tells whether the target can be expected to take a copy; a name always is.
@@ -52,63 +72,170 @@ func (t *planTarget) busy() int {
 	return t.outlet.Busy()
 }
 
-// plans caches plans by address for one generation.
+// plans are the plans of one link, by address.
 type plans struct {
-	generation uint64
-	byTo       map[string]*plan
+	byTo map[string]*plan
+	noTo *plan // of messages without an address of their own
+
+	generation uint64 // of the table, when a plan was last asked for
+	sweptAt    int64  // Unix nanoseconds
 }
 
-// maxPlans bounds the cache of one link.
-const maxPlans = 16 << 10
+const (
+	maxPlans = 16 << 10 // of one link
+	maxNames = 32       // that a plan remembers
 
-// route looks up a message that came by l. The address is the message's own, or the link's target.
+	// sweepPlans is how often, at most, plans that hold no more are looked for: they keep connections in memory that are over.
+	sweepPlans = 10 * time.Second
+)
+
+// route gives the plan of a message that came by l. The address is the message's own, or the link's target. Called under the lock.
 func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 	s := n.table.Snapshot()
+	if g := s.Generation(); g != l.plans.generation {
+		l.plans.generation = g
+		if at := l.c.clock(); at-l.plans.sweptAt > int64(sweepPlans) {
+			l.plans.sweptAt = at
+			l.plans.sweep(n, s)
+		}
+	}
 	to, hasTo := m.To()
-	if s.HasWhen() {
-		return n.plan(s, string(to), hasTo, l, m.property, scratch)
+	p := l.plans.noTo
+	if hasTo {
+		p = l.plans.byTo[string(to)]
 	}
-	if l.plans.generation != s.Generation() || l.plans.byTo == nil {
-		l.plans.generation = s.Generation()
-		if l.plans.byTo == nil {
-			l.plans.byTo = map[string]*plan{}
-		}
-		clear(l.plans.byTo)
-		l.noTo = nil
-	}
-	if !hasTo {
-		if l.noTo == nil {
-			l.noTo = n.plan(s, "", false, l, nil, scratch)
-		}
-		return l.noTo
-	}
-	if p := l.plans.byTo[string(to)]; p != nil {
+	if p != nil && p.holds(n, s) {
 		return p
 	}
-	if len(l.plans.byTo) >= maxPlans {
-		clear(l.plans.byTo)
+	p = n.plan(s, string(to), hasTo, l, m.property, scratch)
+	switch {
+	case p.own:
+	case hasTo:
+		l.plans.keep(string(to), p)
+	default:
+		l.plans.noTo = p
 	}
-	p := n.plan(s, string(to), true, l, nil, scratch)
-	l.plans.byTo[string(to)] = p
 	return p
 }
 
-// matches tells whether any row fits a link's target.
-func (n *Node) matches(target string) bool {
-	var groups []routetable.Group
-	_, _, ok := n.table.Snapshot().Route(groups, "", false, target, true, func(string) (string, bool) { return "", false })
+// keep remembers the plan of an address.
+func (x *plans) keep(to string, p *plan) {
+	if len(x.byTo) >= maxPlans {
+		clear(x.byTo)
+	}
+	if x.byTo == nil {
+		x.byTo = map[string]*plan{}
+	}
+	x.byTo[to] = p
+}
+
+// sweep lets go of plans that hold no more.
+func (x *plans) sweep(n *Node, s *routetable.Snapshot) {
+	for to, p := range x.byTo {
+		if !p.holds(n, s) {
+			delete(x.byTo, to)
+		}
+	}
+	if x.noTo != nil && !x.noTo.holds(n, s) {
+		x.noTo = nil
+	}
+}
+
+// holds tells whether the plan would be made the same way now. Called under the lock.
+func (p *plan) holds(n *Node, s *routetable.Snapshot) bool {
+	if p.stale || p.dialled && p.pruned != n.pruned.Load() {
+		return false
+	}
+	if p.generation == s.Generation() {
+		return true
+	}
+	if p.brief {
+		return false
+	}
+	for _, name := range p.names {
+		if n.changedSince(s, p.generation, name) {
+			return false
+		}
+	}
+	for _, ln := range p.links {
+		if ln.gone.Load() {
+			return false
+		}
+	}
+	p.generation = s.Generation()
+	return true
+}
+
+// uses notes that a name was looked up.
+func (p *plan) uses(name string) {
+	switch {
+	case p.brief || slices.Contains(p.names, name):
+	case len(p.names) == maxNames:
+		p.brief, p.names = true, nil
+	default:
+		p.names = append(p.names, name)
+	}
+}
+
+// usesFirst notes the names of the first lookup (routetable.Snapshot.Route): those that come before the one found, and all where
+// none was or fallback rows were.
+func (p *plan) usesFirst(to string, hasTo bool, l *inlink, groups []routetable.Group, found bool) {
+	for i := range groups {
+		found = found && !groups[i].Fallback
+	}
+	if hasTo {
+		p.uses(to)
+		if found && p.address == to {
+			return
+		}
+		if _, rest, ok := strings.Cut(to, "://"); ok {
+			if _, name, ok := strings.Cut(rest, "/"); ok { // of an amqp URL; a name too many does no harm
+				p.uses(name)
+				if found && p.address == name {
+					return
+				}
+			}
+		}
+	}
+	if l.hasTarget {
+		p.uses(l.target)
+	}
+}
+
+// matches tells whether any row fits the link's target. Called under the lock.
+func (l *inlink) matches() bool {
+	s := l.c.n.table.Snapshot()
+	if !l.c.n.changedSince(s, l.unmatched, l.target) {
+		return false
+	}
+	_, _, ok := s.Route(nil, "", false, l.target, true, func(string) (string, bool) { return "", false })
+	if !ok {
+		l.unmatched = s.Generation()
+	}
 	return ok
 }
 
 // plan makes the plan of an address.
 func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, property func(string) (string, bool), scratch *[]routetable.Group) *plan {
+	n.count.plans.Add(1)
+	p := &plan{condition: wire.CondNotFound, generation: s.Generation(), pruned: n.pruned.Load()}
+	if s.HasWhen() {
+		asked := property
+		property = func(name string) (string, bool) {
+			p.own = true
+			return asked(name)
+		}
+	} else {
+		property = nil
+	}
 	groups, address, found := s.Route((*scratch)[:0], to, hasTo, l.target, l.hasTarget, property)
-	p := &plan{address: address, condition: wire.CondNotFound}
+	p.address = address
+	p.usesFirst(to, hasTo, l, groups, found)
 	if !found && len(groups) == 0 { // taps alone are groups that do not count
 		return p
 	}
 	b := planner{n: n, s: s, p: p, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
-	p.roots = b.groups(groups, planTarget{}, 1)
+	p.roots = b.groups(groups, &p.lookup, planTarget{}, 1)
 	b.conclude()
 	*scratch = groups[:0]
 	return p
@@ -132,8 +259,9 @@ type planner struct {
 	problem  string
 }
 
-// groups adds the groups of one lookup and gives their places. outer is the row that led here: where it has a timeout or is optional, that holds.
-func (b *planner) groups(groups []routetable.Group, outer planTarget, depth int) []int32 {
+// groups adds the groups of one lookup and gives their places; their rows are of the lookup used. outer is the row that led here: where
+// it has a timeout or is optional, that holds.
+func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarget, depth int) []int32 {
 	var at []int32
 	for i := range groups {
 		g := &groups[i]
@@ -143,9 +271,20 @@ func (b *planner) groups(groups []routetable.Group, outer planTarget, depth int)
 		if g.Pick == routetable.PickAll {
 			targets = make([]planTarget, 0, len(g.Matches)) // pointed at by b.all: must not move
 		}
+		rows := b.n.rows.find(g.Matches)
 		certain := g.Pick == routetable.PickAll && !outer.maybe
 		for j := range g.Matches {
-			t, ok := b.target(&g.Matches[j], outer, depth, g.Pick)
+			if g.Matches[j].Hop == nil {
+				b.p.problems++
+				b.problem = g.Matches[j].Problem
+				continue
+			}
+			used.rows = append(used.rows, rows[j])
+			t, ok := b.target(&g.Matches[j], used, outer, depth, g.Pick)
+			t.tally.row = rows[j]
+			if !ok && t.hop.Scheme == "null" {
+				used.nulls = append(used.nulls, rows[j])
+			}
 			if !ok || certain && b.merge(&t) {
 				continue
 			}
@@ -158,7 +297,7 @@ func (b *planner) groups(groups []routetable.Group, outer planTarget, depth int)
 			continue
 		}
 		if g.Pick != routetable.PickAll {
-			b.p.groups[place].turn = b.n.turn(g.Pattern)
+			b.p.groups[place].turn = &rows[0].turn
 		}
 		b.p.groups[place].targets = targets
 		at = append(at, place)
@@ -181,16 +320,11 @@ func (b *planner) merge(t *planTarget) bool {
 }
 
 // target makes a row's target; false where the row leads nowhere.
-func (b *planner) target(m *routetable.Match, outer planTarget, depth int, pick routetable.Pick) (planTarget, bool) {
+func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, depth int, pick routetable.Pick) (planTarget, bool) {
 	t := planTarget{hop: m.Hop, optional: m.Route.Optional || outer.optional, weight: m.Route.Weight, order: m.Route.Order, timeout: m.Route.Timeout}
 	t.maybe = outer.maybe || pick != routetable.PickAll
 	if outer.timeout != 0 {
 		t.timeout = outer.timeout
-	}
-	if m.Hop == nil {
-		b.n.count.problems.Add(1)
-		b.problem = m.Problem
-		return t, false
 	}
 	switch m.Hop.Scheme {
 	case "null":
@@ -200,21 +334,25 @@ func (b *planner) target(m *routetable.Match, outer planTarget, depth int, pick 
 	case "link":
 		if r := b.n.receiver(m.Hop.Name); r != nil {
 			t.outlet = &r.line
+			if m.Route.Origin != r.origin { // else the row goes with the receiver
+				b.p.links = append(b.p.links, &r.line)
+			}
 		}
 	case "amqp", "amqps":
-		t.outlet = b.n.peerFor(m.Hop).line(m.Hop, b.p.address, b.hasTo)
+		t.outlet = b.n.lineFor(m.Hop, b.p.address, b.hasTo)
 		b.p.dialled = true
 	case "route", "topic", "rpc", "relay", "event", "web", "comp", "node":
-		return b.name(t, depth)
+		return b.name(t, used, depth)
 	default:
 		if s := b.n.schemes[m.Hop.Scheme]; s != nil {
 			t.outlet = s.Outlet(m.Hop)
 		} else {
-			b.n.count.problems.Add(1)
+			b.p.problems++
 			b.problem = "this node has no outlet for " + m.Hop.Scheme + ":"
 		}
 	}
 	if t.outlet == nil {
+		b.p.brief = true // nothing tells when there is one
 		return t, false
 	}
 	b.tally(&t)
@@ -233,13 +371,22 @@ func (b *planner) tally(t *planTarget) {
 const maxLookups = 256
 
 // name looks up a row that names another name.
-func (b *planner) name(t planTarget, depth int) (planTarget, bool) {
+func (b *planner) name(t planTarget, outer *lookup, depth int) (planTarget, bool) {
 	if b.lookups++; depth >= routetable.MaxDepth || b.lookups > maxLookups {
 		b.deep = true
 		return t, false
 	}
-	t.inner = b.groups(b.s.Inner(nil, t.hop, b.property), t, depth+1)
+	b.p.uses(t.hop.LookupName())
+	used := outer
+	if t.maybe {
+		used = &lookup{}
+		t.lookup = used
+	}
+	t.inner = b.groups(b.s.Inner(nil, t.hop, b.property), used, t, depth+1)
 	if len(t.inner) == 0 {
+		if t.maybe { // it is never picked: what was looked up is known now
+			outer.rows = append(outer.rows, used.rows...)
+		}
 		if t.hop.Scheme == "topic" {
 			b.quiet++
 		}
@@ -251,6 +398,9 @@ func (b *planner) name(t planTarget, depth int) (planTarget, bool) {
 // conclude says what the targets amount to.
 func (b *planner) conclude() {
 	p := b.p
+	if b.lookups > 0 {
+		p.lookup.once()
+	}
 	if b.lookups > maxLookups {
 		p.roots = nil
 		p.found, p.problem, p.condition = true, "the address leads through too many names", condLoop
@@ -264,10 +414,7 @@ func (b *planner) conclude() {
 	case b.optional > 0:
 		p.found, p.tapsOnly, p.problem = true, true, "no route that counts matches the address "+p.address
 	case b.nulls > 0 || b.quiet > 0:
-		p.found, p.discarded = true, true
-		if b.nulls == 0 {
-			b.n.count.unrouted.Add(1)
-		}
+		p.found, p.discarded, p.quiet = true, true, b.nulls == 0
 	case b.deep:
 		p.found, p.problem, p.condition = true, "the address leads through more than 8 names", condLoop
 	}

@@ -22,6 +22,10 @@ func (c *Copy) Settle(o Outcome) {
 // refuse gives the copy the outcome of a Deliver that did not take it.
 func (c *Copy) refuse(err error) {
 	c.outcome = Outcome{Kind: wire.Released}
+	c.fate = fateGone
+	if err == ErrBusy {
+		c.fate = fateBusy
+	}
 	n := c.in.conn.node()
 	switch {
 	case c.Message.Settled && err == ErrBusy:
@@ -89,12 +93,17 @@ func (n *Node) settle(copies []*Copy) {
 // copyDone takes the outcome of one copy; true says that the copy goes on its way again, to another row of its group.
 func (d *delivery) copyDone(c *Copy) (again bool) {
 	g := &d.plan.groups[c.group]
+	if c.fate == fateGone {
+		d.plan.stale = true
+	}
 	if c.outcome.Kind == wire.Released && g.pick != routetable.PickAll && !(d.Settled && c.state == copySent) {
 		if ti := d.choose(g, nil, c.tried); ti >= 0 && g.targets[ti].outlet != nil {
 			t := &g.targets[ti]
 			if other := d.copyTo(t.outlet); other == nil || other == c {
+				d.conn.tally(c.planned()).released++
 				c.tried |= 1 << min(ti, 63)
-				c.target, c.Hop, c.state = int32(ti), t.hop, copyQueued
+				c.target, c.Hop, c.state, c.fate = int32(ti), t.hop, copyQueued, fateSent
+				d.copied(t)
 				d.keep()
 				return true
 			} else { // that hop has a copy by another row: its outcome counts for this one too
@@ -103,6 +112,7 @@ func (d *delivery) copyDone(c *Copy) (again bool) {
 			}
 		}
 	}
+	d.conn.ended(c)
 	c.state = copyOver
 	if d.pending--; d.pending == 0 {
 		d.finish()

@@ -69,12 +69,12 @@ func (l *inlink) replay(b *batch, at int64) (sent bool) {
 		}
 		l.take()
 		if !p.found {
-			c.refuseUnrouted(l, d)
+			c.refuseUnrouted(l, d, p)
 		} else if c.send(l, d, p, b) {
 			sent = true
 		}
 	}
-	if len(l.waiting) == 0 && l.limited && c.n.matches(l.target) {
+	if len(l.waiting) == 0 && l.limited && l.matches() {
 		l.found()
 	}
 	return sent

@@ -97,7 +97,8 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	}
 	core := admin.New(a.table, admin.Options{
 		Name: name, NodeID: id, Version: Version, Counters: func() map[string]uint64 { return a.node.Counters() },
-		Choose: func(x *routetable.Explanation) { a.node.Choose(x) },
+		Choose:      func(x *routetable.Explanation) { a.node.Choose(x) },
+		RowCounters: func(r *routetable.Route) admin.RowCounters { return a.node.RowCounters(r) },
 	})
 	core.Register(fileEntity{a.files})
 	a.node = forwarder.New(core, forwarder.Options{

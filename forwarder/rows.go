@@ -1,0 +1,215 @@
+package forwarder
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// rowCount is what the node counts for one row. It is made when the row is first planned, and goes with the row.
+//
+// Invariant, where the address is not null: copied - delivered - released - dropped copies are on their way.
+type rowCount struct {
+	matched   atomic.Uint64 // messages whose lookup used the row
+	copied    atomic.Uint64 // copies handed to an outlet for it
+	delivered atomic.Uint64 // copies accepted; of a null row, messages discarded
+	released  atomic.Uint64 // copies that a receiver released or modified, or that went on to another row
+	dropped   atomic.Uint64 // copies rejected, not taken, not sent in time; pre-settled ones that nobody took
+	lastUsed  atomic.Int64  // Unix nanoseconds of the batch; 0 never
+	turn      atomic.Uint32 // round robin of the group whose first row it is
+
+	_ [12]byte // a cache line of its own
+}
+
+// rowCounts finds the counters of rows.
+type rowCounts struct {
+	mu sync.Mutex           // a leaf
+	of map[uint64]*rowCount // by Route.ID
+}
+
+// find gives the counters of rows, in their order.
+func (c *rowCounts) find(matches []routetable.Match) []*rowCount {
+	found := make([]*rowCount, len(matches))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range matches {
+		id := matches[i].Route.ID
+		r := c.of[id]
+		if r == nil {
+			r = &rowCount{}
+			c.of[id] = r
+		}
+		found[i] = r
+	}
+	return found
+}
+
+// forget lets go of the counters of rows that were removed.
+func (c *rowCounts) forget(removed []*routetable.Route) {
+	if len(removed) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range removed {
+		delete(c.of, r.ID)
+	}
+}
+
+// sweep lets go of counters without a row: a plan that was made while its row was removed leaves one. It looks only where
+// there are more counters than rows, which bounds them.
+func (c *rowCounts) sweep(t *routetable.Table) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := t.Snapshot() // under the lock: not older than that of any plan whose counters are here
+	if len(c.of) <= s.Len() {
+		return
+	}
+	kept := make(map[uint64]*rowCount, s.Len())
+	for r := range s.Routes() {
+		if count := c.of[r.ID]; count != nil {
+			kept[r.ID] = count
+		}
+	}
+	c.of = kept
+}
+
+// RowCounters gives the counters of a row.
+func (n *Node) RowCounters(r *routetable.Route) admin.RowCounters {
+	n.rows.mu.Lock()
+	c := n.rows.of[r.ID]
+	n.rows.mu.Unlock()
+	if c == nil {
+		return admin.RowCounters{}
+	}
+	x := admin.RowCounters{
+		Matched: c.matched.Load(), Copied: c.copied.Load(), Delivered: c.delivered.Load(),
+		Released: c.released.Load(), Dropped: c.dropped.Load(),
+	}
+	if at := c.lastUsed.Load(); at != 0 {
+		x.LastUsed = time.Unix(0, at)
+	}
+	return x
+}
+
+// rowTally is what the copies of one connection add to a row with the next flush. It lies in the plan, under the connection's lock.
+type rowTally struct {
+	row    *rowCount // nil: no row of the table
+	listed bool      // on conn.tallies
+
+	copied, delivered, released, dropped uint32
+}
+
+// lookup is the rows that a lookup used; each is matched once for each message.
+type lookup struct {
+	rows     []*rowCount
+	nulls    []*rowCount // those of rows that discard, where they make no copy
+	messages uint32      // since the last flush
+}
+
+// lookedUp notes that a message used the rows of a lookup. Called under the lock.
+func (c *conn) lookedUp(l *lookup) {
+	if len(l.rows) == 0 {
+		return
+	}
+	if l.messages == 0 {
+		c.lookups = append(c.lookups, l)
+	}
+	l.messages++
+}
+
+// use notes that a message follows a plan. Called under the lock.
+func (c *conn) use(p *plan) {
+	c.lookedUp(&p.lookup)
+	if p.problems > 0 {
+		c.n.count.problems.Add(uint64(p.problems))
+	}
+}
+
+// tally gives the tally of a target, to be added to. Called under the lock.
+func (c *conn) tally(t *planTarget) *rowTally {
+	if t.tally.row == nil {
+		return &c.noRow
+	}
+	if !t.tally.listed {
+		t.tally.listed = true
+		c.tallies = append(c.tallies, &t.tally)
+	}
+	return &t.tally
+}
+
+// ended tallies what became of a copy. Called under the lock.
+func (c *conn) ended(cp *Copy) {
+	t := c.tally(cp.planned())
+	switch {
+	case cp.outcome.Kind == wire.Accepted:
+		t.delivered++
+	case cp.outcome.Kind == wire.Rejected, cp.fate != fateSent, cp.Message.Settled:
+		t.dropped++
+	default:
+		t.released++
+	}
+}
+
+// addTallies adds what was tallied since the last time to the rows. Called under the lock, before it is released.
+func (c *conn) addTallies() {
+	for i, t := range c.tallies {
+		t.add()
+		c.tallies[i] = nil
+	}
+	c.tallies = c.tallies[:0]
+	if len(c.lookups) == 0 {
+		return
+	}
+	at := c.clock()
+	for i, l := range c.lookups {
+		l.add(at)
+		c.lookups[i] = nil
+	}
+	c.lookups = c.lookups[:0]
+}
+
+func (t *rowTally) add() {
+	r := t.row
+	if t.copied > 0 {
+		r.copied.Add(uint64(t.copied))
+	}
+	if t.delivered > 0 {
+		r.delivered.Add(uint64(t.delivered))
+	}
+	if t.released > 0 {
+		r.released.Add(uint64(t.released))
+	}
+	if t.dropped > 0 {
+		r.dropped.Add(uint64(t.dropped))
+	}
+	*t = rowTally{row: r}
+}
+
+func (l *lookup) add(at int64) {
+	for _, r := range l.rows {
+		r.matched.Add(uint64(l.messages))
+		r.lastUsed.Store(at)
+	}
+	for _, r := range l.nulls {
+		r.delivered.Add(uint64(l.messages))
+	}
+	l.messages = 0
+}
+
+// once takes out rows that a message's names led to more than once.
+func (l *lookup) once() {
+	seen := make(map[*rowCount]struct{}, len(l.rows))
+	rows := l.rows[:0]
+	for _, r := range l.rows {
+		if _, ok := seen[r]; !ok {
+			seen[r] = struct{}{}
+			rows = append(rows, r)
+		}
+	}
+	l.rows = rows
+}
