@@ -54,21 +54,27 @@ func main() {
 	if *quick {
 		s.rows, s.turn = 10_000, 50*time.Millisecond
 	}
+	if !*asJSON {
+		check(writeHead(os.Stdout))
+	}
 	var lines []line
 	for _, m := range measurements {
 		if !chosen.MatchString(m.name) {
 			continue
 		}
 		start := time.Now()
-		lines = append(lines, m.run(s)...)
+		found := m.run(s)
 		fmt.Fprintf(os.Stderr, "%s: %.1f s\n", m.name, time.Since(start).Seconds())
+		lines = append(lines, found...)
+		for _, l := range found {
+			if !*asJSON {
+				check(writeLine(os.Stdout, l))
+			}
+		}
 	}
 	if *asJSON {
-		err = writeJSON(os.Stdout, lines)
-	} else {
-		err = writeMarkdown(os.Stdout, lines)
+		check(writeJSON(os.Stdout, lines))
 	}
-	check(err)
 }
 
 // check ends the run: a measurement of what failed means nothing.

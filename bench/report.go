@@ -113,18 +113,20 @@ func digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// writeMarkdown writes the lines as a table, with the machine above it.
-func writeMarkdown(w io.Writer, lines []line) error {
-	_, err := fmt.Fprintf(w, "%s, %s/%s, %d CPUs\n\n| what | value | least – most | goal | verdict |\n|---|---|---|---|---|\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	for _, l := range lines {
-		spread := ""
-		if len(l.Values) > 1 {
-			spread = format(slices.Min(l.Values), l.Unit) + " – " + format(slices.Max(l.Values), l.Unit)
-		}
-		if err == nil {
-			_, err = fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", l.What, format(l.Value, l.Unit), spread, l.Goal, l.Verdict)
-		}
+// writeHead begins the markdown table, with the machine above it.
+func writeHead(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%s, %s/%s, %d CPUs\n\n| what | value | least – most | goal | verdict |\n|---|---|---|---|---|\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	return err
+}
+
+// writeLine writes a line of the markdown table.
+func writeLine(w io.Writer, l line) error {
+	spread := ""
+	if len(l.Values) > 1 {
+		spread = format(slices.Min(l.Values), l.Unit) + " – " + format(slices.Max(l.Values), l.Unit)
 	}
+	_, err := fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", l.What, format(l.Value, l.Unit), spread, l.Goal, l.Verdict)
 	return err
 }
 
