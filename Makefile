@@ -15,7 +15,7 @@ export PYTHON
 # go test, with the summary line "N passed, M failed" at the end.
 SUMMED = go build -o bin/testsum ./internal/house/testsum && bin/testsum -- go test -json -race -vet=off -count=1
 
-.PHONY: build test interop soak bench fuzz lint parts
+.PHONY: build test interop soak bench bench-table fuzz lint parts
 
 build: ## bin/router and bin/routectl
 	go build -o bin/ ./cmd/router ./cmd/routectl
@@ -31,6 +31,9 @@ soak: parts ## long runs, for SOAK=10m
 
 bench: ## benchmarks, all or BENCH=regexp
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+bench-table: ## the routing table against its goals and against other matchers
+	cd bench && go run .
 
 fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 	@for p in $$(go list ./...); do \
