@@ -19,6 +19,8 @@ type Core struct {
 	providers []Provider
 	loads     loads
 	held      []*heldSnapshot
+	diffs     []*heldDiff
+	watches   int
 	born      rowRevisions
 }
 
@@ -85,7 +87,7 @@ func (c *Core) kinds() []kind {
 
 // Do authorises a command, plans it on the table as it is, and applies it: all of it, or nothing. Errors are *Error,
 // and those of routetable's Apply. Adapters call it for what their wires say (an attach is a Subscribe, a detach a
-// Withdraw); management calls it for everything else.
+// Withdraw); management calls it for everything else. The history keeps the caller and the command.
 func (c *Core) Do(caller Caller, cmd Command) (routetable.Change, error) {
 	if err := caller.may(cmd.role(), cmd.operation()); err != nil {
 		return routetable.Change{}, err
@@ -100,7 +102,7 @@ func (c *Core) Do(caller Caller, cmd Command) (routetable.Change, error) {
 	if len(ops) == 0 {
 		return routetable.Change{Revision: s.Revision(), Generation: s.Generation(), Note: "nothing to do"}, nil
 	}
-	return c.table.Apply(ops...)
+	return c.table.ApplyAs(c.author(caller, loadWords(cmd)), ops...)
 }
 
 // rowRevisions remembers at which revision each row last changed. Rows that it has not seen have base.
