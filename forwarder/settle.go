@@ -113,7 +113,7 @@ func (d *delivery) copyDone(c *Copy) (again bool) {
 // finish settles a delivery by the outcomes of all its copies.
 func (d *delivery) finish() {
 	var o Outcome
-	if d.in != nil {
+	if d.in != nil || d.told != nil {
 		o = d.aggregate()
 	}
 	d.answer(o)
@@ -129,6 +129,9 @@ func (d *delivery) answer(o Outcome) {
 		} else {
 			d.in.SettleAs(o.Kind)
 		}
+	}
+	if d.told != nil {
+		d.told(o)
 	}
 	if d.link != nil {
 		d.link.room(1)
