@@ -44,6 +44,8 @@ func (e *edit) do(op *Op) error {
 		}
 		e.match = op.Match
 		return nil
+	case VerbRollback:
+		return e.rollback(op)
 	}
 	return &RefusedError{What: fmt.Sprintf("unknown verb %d", op.Verb)}
 }
