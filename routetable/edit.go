@@ -21,6 +21,7 @@ type edit struct {
 	now     map[uint64]*Route // rows touched, by id: as they are, nil for rows gone
 	moved   map[uint64]bool   // rows whose place among the others changed
 	touched []uint64          // keys of was, in the order they were touched
+	stayed  []stayed          // set by finish: configured rows touched that are as they were, but for their positions
 	notes   []string
 	warn    []Warning
 }
@@ -325,6 +326,9 @@ func (e *edit) finish() (*Snapshot, Change, error) {
 			c.Removed = append(c.Removed, was)
 		case was.c.key == now.c.key && was.Address == now.Address && was.Origin == now.Origin && !e.moved[id] && sameColumns(was, now, ^ColumnSet(0)) == "":
 			moved = moved || was.pos != now.pos
+			if Configured(now.Origin) {
+				e.stayed = append(e.stayed, stayed{was, now})
+			}
 			continue
 		default:
 			c.Updated, c.Before = append(c.Updated, now), append(c.Before, was)

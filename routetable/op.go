@@ -22,9 +22,10 @@ const (
 	VerbWithdraw
 	VerbLoad
 	VerbMatch
+	VerbRollback
 )
 
-var verbNames = [...]string{"add", "insert", "set", "replace", "replace-all", "delete", "delete-pattern", "clear", "withdraw", "load", "match"}
+var verbNames = [...]string{"add", "insert", "set", "replace", "replace-all", "delete", "delete-pattern", "clear", "withdraw", "load", "match", "rollback"}
 
 func (v Verb) String() string {
 	if int(v) < len(verbNames) {
@@ -92,6 +93,8 @@ type Op struct {
 	Mode     LoadMode  // load
 	Match    MatchMode // match; load where SetMatch
 	SetMatch bool      // load: also set the match mode
+
+	To uint64 // rollback: the revision whose rows come back
 
 	IfRevision *uint64 // the revision that the caller saw; another one is a ConflictError
 }

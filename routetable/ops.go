@@ -44,6 +44,8 @@ func (e *edit) do(op *Op) error {
 		}
 		e.match = op.Match
 		return nil
+	case VerbRollback:
+		return e.rollback(op)
 	}
 	return &RefusedError{What: fmt.Sprintf("unknown verb %d", op.Verb)}
 }
@@ -522,6 +524,7 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 		return r.Origin == origin
 	}
 	inOrder, middle, news := true, 0, 0
+	tail := 0 // rows from here on stand behind all that are there already
 	last := int64(0)
 	keep := map[uint64]bool{}
 	old := make([]*Route, len(rows))
@@ -533,7 +536,7 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 		}
 		old[i], keep[o.ID] = o, true
 		if ours(o) {
-			middle, news = middle+news, 0
+			middle, news, tail = middle+news, 0, i+1
 			inOrder = inOrder && o.pos > last
 			last = o.pos
 		}
@@ -547,7 +550,7 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 			rows[i].pos = e.lastPos()
 		}
 	} else {
-		for i := len(rows) - news; i < len(rows); i++ {
+		for i := tail; i < len(rows); i++ {
 			rows[i].pos = e.lastPos()
 		}
 	}

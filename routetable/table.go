@@ -16,6 +16,7 @@ type Table struct {
 	nextID  uint64     // the last id given
 	nextPos int64      // the last position given
 	queue   []Change   // made and not yet told to the watchers
+	history history
 
 	tell     sync.Mutex // held while watchers are called, in order; taken without mu
 	watchers []*watcher // guarded by mu; copied before it is changed
@@ -77,15 +78,9 @@ func (t *Table) LookupInto(dst []Group, addr string, property func(string) (stri
 
 // Apply does the ops in order as one change, or none of them: readers see the table before or after it, never between. The error says
 // which op failed where there are several. A change that does nothing moves no counter and tells no watcher.
-func (t *Table) Apply(ops ...Op) (Change, error) {
-	c, err := t.apply(ops)
-	if err == nil && c.Changed() {
-		t.tellWatchers()
-	}
-	return c, err
-}
+func (t *Table) Apply(ops ...Op) (Change, error) { return t.ApplyAs(Author{}, ops...) }
 
-func (t *Table) apply(ops []Op) (Change, error) {
+func (t *Table) apply(a Author, ops []Op) (Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := newEdit(t, t.snapshot.Load())
@@ -109,6 +104,7 @@ func (t *Table) apply(ops []Op) (Change, error) {
 		for _, r := range c.Updated {
 			c.Warnings = s.warnRow(c.Warnings, r)
 		}
+		t.history.record(a, ops, e, &c)
 		t.snapshot.Store(s)
 		if c.Changed() {
 			t.queue = append(t.queue, c)

@@ -332,6 +332,24 @@ func TestLoadModes(t *testing.T) {
 	}
 }
 
+func TestLoadBesideRowsOfOtherOrigins(t *testing.T) {
+	table := New()
+	must(t)(table.Add("A", "h", WithOrigin(OriginCluster)))
+	must(t)(table.Add("D", "h"))
+	load := func(patterns ...string) {
+		var f File
+		for _, p := range patterns {
+			f.Routes = append(f.Routes, NewRoute(p, "h"))
+		}
+		must(t)(table.LoadFile(&f, LoadReplace))
+	}
+	load("D", "B", "A", "C", "A")
+	wantRows(t, table, "A --> h of cluster", "D --> h", "B --> h", "C --> h")
+	load("B", "A")
+	load("E", "A")
+	wantRows(t, table, "A --> h of cluster", "E --> h")
+}
+
 func TestWatchersAreToldInOrder(t *testing.T) {
 	table := New()
 	var mu sync.Mutex

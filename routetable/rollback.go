@@ -1,0 +1,199 @@
+package routetable
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Rollback makes the configured rows and the match mode those of an earlier revision, as a new change: address texts, origins, columns and
+// the order of the rows among each other. Learned rows are not touched. Rows that come back get new ids. A revision that the history does
+// not reach is a RefusedError. It can be undone as any other change.
+func (t *Table) Rollback(a Author, revision uint64) (Change, error) {
+	return t.ApplyAs(a, Op{Verb: VerbRollback, To: revision})
+}
+
+// goal is a row as it is and as it is to be; either may be nil.
+type goal struct{ now, then *Route }
+
+// rollback plans the way back to op.To. It has to be the only op of its edit.
+func (e *edit) rollback(op *Op) error {
+	s := e.base
+	entries, err := e.t.history.since(s, op.To)
+	if err != nil {
+		return err
+	}
+	if op.To == s.revision {
+		e.note("the table is at revision %d already", op.To)
+		return nil
+	}
+	p := s.before(entries)
+	d := s.between(s.before(nil), p)
+	if d.Empty() {
+		e.note("the table is as it was at revision %d already", op.To)
+		return nil
+	}
+	e.match = p.match
+	goals, moved := e.goalsInPlace(p)
+	if goals == nil {
+		goals, moved = e.goalsAnew(p, d)
+	}
+	// All that goes or moves goes first, from the end, so that no two rows have one position.
+	slices.SortFunc(goals, func(x, y goal) int {
+		if o := comparePresence(x.now, y.now); o != 0 {
+			return o
+		}
+		return comparePresence(x.then, y.then)
+	})
+	for _, g := range slices.Backward(goals) {
+		if g.now != nil {
+			e.drop(g.now)
+		}
+	}
+	slices.SortStableFunc(goals, func(x, y goal) int { return comparePresence(x.then, y.then) })
+	for _, g := range goals {
+		if g.then == nil {
+			continue
+		}
+		if err := e.comeBack(g, moved); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func comparePresence(a, b *Route) int {
+	switch {
+	case a == nil || b == nil:
+		return cmp.Compare(presence(a), presence(b))
+	}
+	return compareRoutes(a, b)
+}
+
+func presence(r *Route) int {
+	if r == nil {
+		return 0
+	}
+	return 1
+}
+
+// comeBack puts a row, whose place is free, as it is to be.
+func (e *edit) comeBack(g goal, moved map[rowKey]bool) error {
+	d, err := e.pattern(g.then.Pattern, true)
+	if err != nil {
+		return err
+	}
+	r := *g.then
+	if err := e.compile(&r, d.pat); err != nil {
+		return err
+	}
+	if g.now == nil {
+		e.put(d, &r)
+		return nil
+	}
+	r.ID = g.now.ID
+	if moved[rowKey{r.Pattern, r.c.key}] {
+		e.moved[r.ID] = true
+	}
+	e.restore(d, &r)
+	return nil
+}
+
+// goalsInPlace lets the rows that differ have the positions that they had. It is nil where these mean other places today: where rows were
+// renumbered since, or another row took a position.
+func (e *edit) goalsInPlace(p *past) (goals []goal, moved map[rowKey]bool) {
+	if len(p.shifts) > 0 {
+		return nil, nil
+	}
+	moved = map[rowKey]bool{}
+	goals = []goal{}
+	wanted := map[int64]bool{}
+	for k := range p.rows {
+		now := e.configuredRow(k)
+		then := p.row(k, now)
+		if now == nil && then == nil || now != nil && then != nil && sameRow(now, then) && now.pos == then.pos {
+			continue
+		}
+		goals = append(goals, goal{now, then})
+		if then != nil {
+			wanted[then.pos] = true
+			moved[k] = now != nil && now.pos != then.pos
+		}
+	}
+	if len(wanted) == 0 {
+		return goals, moved
+	}
+	for r := range e.current {
+		if wanted[r.pos] && !Configured(r.Origin) {
+			return nil, nil
+		}
+	}
+	return goals, moved
+}
+
+// goalsAnew numbers all rows of the table anew. Rows of other origins keep their order, and stay behind the configured row that they stand
+// behind now, of those that keep their places.
+func (e *edit) goalsAnew(p *past, d *Diff) (goals []goal, moved map[rowKey]bool) {
+	moved = map[rowKey]bool{}
+	for _, r := range d.Rows {
+		if r.Moved {
+			moved[rowKey{r.After.Pattern, key(r.After.Address)}] = true
+		}
+	}
+	rows := slices.SortedFunc(e.current, func(a, b *Route) int { return cmp64(a.pos, b.pos) })
+	var both []*pair // rows that are there now and then
+	done := map[rowKey]bool{}
+	for _, r := range rows {
+		if !Configured(r.Origin) {
+			continue
+		}
+		k := rowKey{r.Pattern, r.c.key}
+		done[k] = true
+		then := p.row(k, r)
+		goals = append(goals, goal{r, then})
+		if then != nil {
+			both = append(both, &pair{before: r, a: spot{pos: r.pos}, b: spot{pos: then.pos}})
+		}
+	}
+	for k := range p.rows {
+		if then := p.row(k, nil); then != nil && !done[k] {
+			goals = append(goals, goal{nil, then})
+		}
+	}
+	slices.SortFunc(goals, func(x, y goal) int {
+		if x.then == nil || y.then == nil {
+			return cmp.Compare(presence(x.then), presence(y.then))
+		}
+		return cmp64(x.then.pos, y.then.pos)
+	})
+
+	e.nextPos = 0
+	var all []goal
+	place := func(now, then *Route) {
+		r := *then
+		r.pos = e.lastPos()
+		all = append(all, goal{now, &r})
+	}
+	stay := longestRun(both)
+	// others places the rows of other origins up to the next configured row that stays.
+	others := func() {
+		for len(rows) > 0 && (len(stay) == 0 || rows[0] != stay[0].before) {
+			if r := rows[0]; !Configured(r.Origin) {
+				place(r, r)
+			}
+			rows = rows[1:]
+		}
+	}
+	others()
+	for _, g := range goals {
+		if g.then == nil {
+			all = append(all, g)
+			continue
+		}
+		place(g.now, g.then)
+		if len(stay) > 0 && g.now == stay[0].before {
+			stay, rows = stay[1:], rows[1:]
+			others()
+		}
+	}
+	return all, moved
+}
