@@ -115,17 +115,9 @@ func (c *Core) handleRollback(caller Caller, a args) (answer, error) {
 	}
 	ch, err := c.Rollback(caller, revision, ifRevision)
 	if err != nil {
-		return answer{}, tableRefusal(err)
+		return answer{}, err
 	}
 	return changeAnswer(ch), nil
-}
-
-// tableRefusal gives an error of the table's history, which is about what was asked for, its status.
-func tableRefusal(err error) error {
-	if status, _ := statusOf(err); status != StatusInternal {
-		return err
-	}
-	return &Error{Status: StatusNotFound, Text: err.Error(), Err: err}
 }
 
 // The bounds of the differences that are held for clients that page over them.
@@ -210,7 +202,7 @@ func (c *Core) makeDiff(caller Caller, a args) (*heldDiff, error) {
 	}
 	h.from, h.to = from, to
 	if h.d, err = c.table.Diff(from, to); err != nil {
-		return nil, tableRefusal(err)
+		return nil, err
 	}
 	return h, nil
 }
@@ -228,9 +220,12 @@ func (c *Core) diffFile(caller Caller, session string, h *heldDiff) error {
 		return err
 	}
 	s := c.table.Snapshot()
+	if !f.HasMatch {
+		f.Match = s.Match() // a load leaves it
+	}
 	h.from, h.to = s.Revision(), firstOf(x.source, "-")
 	if h.d, err = s.DiffFile(f); err != nil {
-		return tableRefusal(err)
+		return err
 	}
 	return nil
 }

@@ -49,14 +49,23 @@ var tableOperations = map[string]tableOperation{
 	"WATCH":          {RoleViewer, false, (*Core).refuseWatch}, // see Core.Answer
 }
 
-// command runs a command of the table.
+// command runs a command of the table, or with dryRun says what it would do.
 func command(operation string) func(*Core, Caller, args) (answer, error) {
 	return func(c *Core, caller Caller, a args) (answer, error) {
 		cmd, err := ParseCommand(operation, a)
 		if err != nil {
 			return answer{}, err
 		}
-		ch, err := c.Do(caller, cmd)
+		dryRun, err := a.flag("dryRun")
+		if err != nil {
+			return answer{}, err
+		}
+		var ch routetable.Change
+		if dryRun {
+			ch, err = Rehearse(cmd, c.table.Snapshot())
+		} else {
+			ch, err = c.Do(caller, cmd)
+		}
 		if err != nil {
 			return answer{}, err
 		}
@@ -324,7 +333,7 @@ const maxLintRows = 10_000
 func (c *Core) handleLint(caller Caller, _ args) (answer, error) {
 	s := c.table.Snapshot()
 	if s.Len() > maxLintRows {
-		return answer{}, refuse(StatusTooLarge, "LINT: the table has %d rows: at most %d; store it and lint the file", s.Len(), maxLintRows)
+		return answer{}, refuse(StatusTooLarge, "LINT: the table has %d rows, and rows are compared with each other here up to %d: use routectl store FILE, then routectl lint FILE", s.Len(), maxLintRows)
 	}
 	list := []any{}
 	for _, w := range s.Lint() {
