@@ -133,7 +133,7 @@ func (m *manager) call(ctx context.Context, q call) (reply, error) {
 // timeout is how long a call may take: a million rows are parsed, checked and loaded by one of them.
 func (q call) timeout() time.Duration {
 	switch q.operation {
-	case "LOAD-COMMIT", "STORE", "APPLY":
+	case "LOAD-COMMIT", "STORE", "APPLY", "DIFF", "ROLLBACK":
 		return longCallTimeout
 	}
 	return callTimeout
