@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"sync"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -11,27 +12,50 @@ import (
 // managementAddress is the door's name: a link on it is always the door, whatever messages say.
 const managementAddress = "$management"
 
-// door is the outlet of requests to the door (admin:). One goroutine answers them, in order, so that a big one never holds up the
-// data path.
+// door is the outlet of requests to the door (admin:). Those of one connection are answered in order; a big one holds up neither the data
+// path nor the requests of others.
 type door struct {
 	n     *Node
-	queue chan *Copy
+	queue chan *conn // connections with requests that wait, each once
+
+	mu      sync.Mutex // guards what follows; a leaf
+	waiting map[*conn][]*Copy
+	count   int // of all waiting
 }
 
-// maxRequests bounds what waits at the door.
-const maxRequests = 4096
+// The bounds of the door: what waits, and what is answered at once. Most of those that are answered may wait for a large load to be done.
+const (
+	maxRequests = 4096
+	doorWorkers = 16
+)
+
+func newDoor(n *Node) *door {
+	return &door{n: n, queue: make(chan *conn, maxRequests), waiting: map[*conn][]*Copy{}}
+}
 
 func (d *door) Present() bool { return true }
-func (d *door) Busy() int     { return len(d.queue) }
+
+func (d *door) Busy() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.count
+}
 
 // Deliver queues requests.
 func (d *door) Deliver(batch []*Copy) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for i, c := range batch {
-		c.Message.keep()
-		select {
-		case d.queue <- c:
-		default:
+		if d.count >= maxRequests {
 			return i, ErrBusy
+		}
+		c.Message.keep()
+		from := c.in.conn
+		list, isWaiting := d.waiting[from]
+		d.waiting[from] = append(list, c)
+		d.count++
+		if !isWaiting {
+			d.queue <- from // has room: each in it has a request
 		}
 	}
 	return len(batch), nil
@@ -39,20 +63,53 @@ func (d *door) Deliver(batch []*Copy) (int, error) {
 
 // serve answers requests until the node stops.
 func (d *door) serve() {
+	for range doorWorkers - 1 {
+		if d.n.start() {
+			go func() { defer d.n.running.Done(); d.work() }()
+		}
+	}
+	d.work()
+}
+
+func (d *door) work() {
 	for {
 		select {
-		case c := <-d.queue:
-			r := d.n.core.Answer(c.in.conn.who(), c.Message.Payload)
-			c.Settle(Outcome{Kind: wire.Accepted})
-			if r.Message != nil && r.To != "" {
-				d.n.send(r.To, r.Message, nil)
-			}
-			if r.Watch != nil {
-				d.watch(r.Watch)
-			}
+		case from := <-d.queue:
+			d.mu.Lock()
+			c := d.waiting[from][0]
+			d.mu.Unlock()
+			d.answer(c)
+			d.next(from)
 		case <-d.n.ctx.Done():
 			return
 		}
+	}
+}
+
+// next takes the request that was answered out, and puts the connection in line again if it has more.
+func (d *door) next(from *conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count--
+	list := d.waiting[from]
+	list[0] = nil
+	if list = list[1:]; len(list) == 0 {
+		delete(d.waiting, from)
+		return
+	}
+	d.waiting[from] = list
+	d.queue <- from
+}
+
+// answer answers one request.
+func (d *door) answer(c *Copy) {
+	r := d.n.core.Answer(c.in.conn.who(), c.Message.Payload)
+	c.Settle(Outcome{Kind: wire.Accepted})
+	if r.Message != nil && r.To != "" {
+		d.n.send(r.To, r.Message, nil)
+	}
+	if r.Watch != nil {
+		d.watch(r.Watch)
 	}
 }
 

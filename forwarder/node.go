@@ -123,7 +123,7 @@ func New(core *admin.Core, o Options) *Node {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.self = &conn{n: n}
-	n.door = &door{n: n, queue: make(chan *Copy, maxRequests)}
+	n.door = newDoor(n)
 	n.doorPlan = doorPlanOf(n.door)
 	n.running.Add(2)
 	go func() { defer n.running.Done(); n.door.serve() }()
@@ -254,7 +254,7 @@ func (n *Node) drain(ctx context.Context) {
 func (n *Node) inFlight() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	total := len(n.door.queue)
+	total := n.door.Busy()
 	for ln := range n.lines {
 		total += ln.Busy()
 	}

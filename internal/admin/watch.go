@@ -93,6 +93,13 @@ func (c *Core) handleWatch(caller Caller, q request) (answer, error) {
 	}}.with("revision", s.Revision()), nil
 }
 
+// Watches is the number of watches that are not closed.
+func (c *Core) Watches() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watches
+}
+
 // ReplyTo is where the messages go.
 func (w *Watch) ReplyTo() string { return w.replyTo }
 

@@ -36,7 +36,8 @@ func watchCommand(r *run) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch",
 		Short: "print the changes of the running table as they happen",
-		Long: `Watch prints each change of the table, rows that are learned from links and peers included, until it is interrupted:
+		Long: `Watch prints each change of the table, rows that are learned from links and peers included, until it is interrupted (rows that only bring
+answers to calls, $reply/…, with -o wide and json only):
 
   REVISION  + PATTERN --> ADDRESS   new, or as it is
   REVISION  - PATTERN --> ADDRESS   gone, or as it was
@@ -118,15 +119,23 @@ func (x event) text(wide bool) string {
 	case "missed":
 		return fmt.Sprintf("missed what came after generation %d: the table as it is follows", x.Generation)
 	case "snapshot":
-		var b strings.Builder
+		var table difference
 		for _, row := range x.Table {
-			line := difference{Rows: []differenceRow{{After: row}}}.text()
+			if wide || !isReply(row) {
+				table.Rows = append(table.Rows, differenceRow{After: row})
+			}
+		}
+		var b strings.Builder
+		for line := range strings.Lines(table.text()) {
 			b.WriteString(at + "=" + strings.TrimPrefix(line, "+"))
 		}
 		return b.String()
 	}
 	d := difference{}
 	for _, row := range x.Rows {
+		if !wide && row.isReply() {
+			continue
+		}
 		d.Rows = append(d.Rows, *row)
 	}
 	var b strings.Builder
@@ -142,6 +151,11 @@ func (x event) text(wide bool) string {
 	}
 	return b.String()
 }
+
+// isReply tells whether a row only brings the answers to somebody's calls: routectl itself makes such a row each time it runs.
+func isReply(r *routetable.Route) bool { return r != nil && strings.HasPrefix(r.Pattern, "$reply/") }
+
+func (d *differenceRow) isReply() bool { return isReply(d.Before) || isReply(d.After) }
 
 // readEvent reads a message of a watch. The row that brings the events is left out of snapshots.
 func readEvent(msg *amqp.Message, own string) (event, error) {

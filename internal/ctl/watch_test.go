@@ -14,7 +14,6 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
-	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -70,6 +69,10 @@ func TestWatchPrintsChanges(t *testing.T) {
 	expectLines(t, plain, "3  - B --> amqp://b", `3  + B --> amqp://b ; note="x y"`)
 	do(admin.Subscribe{Pattern: "L", Address: "link:99", Origin: "link:99"})
 	expectLines(t, plain, "3  + L --> link:99  # from link:99")
+	do(admin.Subscribe{Pattern: "$reply/x/y", Address: "link:98", Origin: "link:98"})
+	do(admin.Withdraw{Origin: "link:98"})
+	do(admin.Withdraw{Origin: "link:99"})
+	expectLines(t, plain, "3  - L --> link:99  # from link:99")
 	if status, errs := stop(); status != 0 || errs != "" {
 		t.Errorf("an interrupted watch: got exit %d, %q", status, errs)
 	}
@@ -216,28 +219,8 @@ func fallBehind(t *testing.T, pause time.Duration) {
 // noWatches waits until every watch of the router has ended.
 func noWatches(t *testing.T, core *admin.Core) {
 	t.Helper()
-	m := wire.Message{
-		Properties:            &wire.Properties{ReplyTo: "x", HasReplyTo: true},
-		ApplicationProperties: wire.Map{{Key: "operation", Value: "WATCH"}},
-	}
-	request, err := m.Append(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := func() int {
-		var open []*admin.Watch
-		for range 64 {
-			if r := core.Answer(admin.Caller{Role: admin.RoleAdmin}, request); r.Watch != nil {
-				open = append(open, r.Watch)
-			}
-		}
-		for _, w := range open {
-			w.Close()
-		}
-		return len(open)
-	}
 	deadline := time.After(10 * time.Second)
-	for all() < 64 {
+	for core.Watches() > 0 {
 		select {
 		case <-deadline:
 			t.Fatal("a watch goes on without its link")
