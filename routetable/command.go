@@ -9,12 +9,13 @@ import (
 // maxCommand is how many characters of a command the history keeps.
 const maxCommand = 200
 
-// commandOf is a batch as one would type it for routectl, with credentials masked, or the beginning of that.
+// commandOf is a batch as one would type it for routectl, with credentials masked, or more than maxCommand characters of that.
 func commandOf(ops []Op) string {
 	if len(ops) == 0 {
 		return ""
 	}
 	var w commandWriter
+	w.Grow(64)
 	if len(ops) > 1 {
 		fmt.Fprintf(&w, "apply of %d: ", len(ops))
 	}
@@ -113,7 +114,8 @@ func (w *commandWriter) columns(op *Op) {
 		if named&c.set == 0 {
 			continue
 		}
-		w.WriteString(" --" + c.name)
+		w.WriteString(" --")
+		w.WriteString(c.name)
 		switch {
 		case c.set&(ColFallback|ColOptional|ColDynamicHost) == 0:
 			w.word(c.format(&op.Route))
@@ -123,21 +125,18 @@ func (w *commandWriter) columns(op *Op) {
 	}
 }
 
-// cutCommand bounds a command, and copies it.
+// cutCommand bounds a command.
 func cutCommand(s string) string {
-	if len(s) <= maxCommand {
-		return strings.Clone(s)
+	if len(s) <= maxCommand || utf8.RuneCountInString(s) <= maxCommand {
+		return s
 	}
 	n := 0
 	for i := range s {
 		if n++; n == maxCommand {
-			if _, size := utf8.DecodeRuneInString(s[i:]); i+size == len(s) {
-				break
-			}
 			return s[:i] + "…"
 		}
 	}
-	return strings.Clone(s)
+	return s
 }
 
 // cut bounds a text of which only people read more than the beginning, and copies it.

@@ -14,6 +14,8 @@
 //	index.go, pmap.go       which patterns fit an address (index is the only user of pmap)
 //	node.go, lookup.go      groups, match modes, fallback, the routing address
 //	resolve.go, cycle.go    names that lead to names
+//	history.go, command.go  who changed what, and when
+//	undo.go, diff.go, rollback.go   earlier revisions: how they are remembered, compared, brought back
 //	explain.go, lint.go     for people
 //	file.go, yaml.go, arrow.go, expect.go   table files and their own tests
 //
@@ -45,6 +47,9 @@
 //   - A system row is neither configured nor learned: verbs without an origin do not touch it, and it is not stored.
 //   - A load with an origin (file:NAME) replaces the rows of that origin alone; a row that another configured origin asserts already
 //     stays that one's, with a warning.
+//   - A rollback gives rows the positions that they had. Where rows were renumbered since, or a learned row has taken a position, it numbers
+//     all anew, and learned rows stay behind the configured row that they stand behind, of those that keep their places.
+//   - An entry of the history that is older than 30 days goes with the next change, not by itself.
 //   - An inner row is optional where it or a row outside is; the outer timeout and retry override where they are set.
 //   - Text of a capture never supplies a reserved scheme or "null", dynamic-host or not.
 //   - Userinfo is masked whole: amqp://***@host.

@@ -98,13 +98,14 @@ func (h *history) record(a Author, ops []Op, e *edit, c *Change) *historyEntry {
 	if a.At.IsZero() {
 		a.At = time.Now()
 	}
-	if a.Command == "" {
-		a.Command = commandOf(ops)
+	command := strings.Clone(cutCommand(a.Command)) // not to hold what it was cut from
+	if command == "" {
+		command = cutCommand(commandOf(ops))
 	}
 	x := &historyEntry{
 		Revision: Revision{
 			Revision: c.Revision, At: a.At.Round(0), User: cut(a.User, historyTextBytes), From: cut(a.From, historyTextBytes),
-			Command: cutCommand(a.Command), Added: countConfigured(c.Added), Removed: countConfigured(c.Removed), Updated: countConfigured(c.Updated),
+			Command: command, Added: countConfigured(c.Added), Removed: countConfigured(c.Removed), Updated: countConfigured(c.Updated),
 		},
 		unlisted: !listed,
 		undo:     undoOf(e, c),

@@ -182,6 +182,67 @@ func TestHistoryBounds(t *testing.T) {
 	})
 }
 
+func TestHistoryRestored(t *testing.T) {
+	table := New()
+	var entries [][]byte
+	for i := range 4 {
+		table.ApplyAs(Author{User: "alice"}, Op{Verb: VerbAdd, Route: NewRoute(fmt.Sprint("a", i), "h")})
+	}
+	for b := range table.historyBytes {
+		entries = append(entries, b)
+	}
+	restored := func(entries ...[]byte) *Table {
+		c := New()
+		for _, b := range entries {
+			if err := c.restoreHistory(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.snapshot.Store(table.Snapshot())
+		return c
+	}
+	tests := []struct {
+		name    string
+		entries [][]byte
+		oldest  uint64
+	}{
+		{"all", entries, 0},
+		{"the later ones", entries[2:], 2},
+		{"none", nil, 4},
+		{"with a gap", [][]byte{entries[0], entries[2], entries[3]}, 2},
+		{"without the last", entries[:3], 4},
+		{"one without an undo", [][]byte{entries[0], entries[1], without(t, entries[2]), entries[3]}, 3},
+	}
+	for _, test := range tests {
+		c := restored(test.entries...)
+		if got := len(c.History(0, 0)); got != len(test.entries) {
+			t.Errorf("%s: got %d revisions", test.name, got)
+		}
+		if _, err := c.Diff(test.oldest, 4); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if test.oldest > 0 {
+			_, err := c.Diff(test.oldest-1, 4)
+			refused(t, err, fmt.Sprintf("back to revision %d only", test.oldest))
+		}
+	}
+	for n := range entries[3] {
+		if x, err := readEntry(entries[3][:n]); err == nil && len(x.undo) > 2 {
+			t.Errorf("the first %d bytes of an entry are taken for one", n)
+		}
+	}
+}
+
+// without is the bytes of an entry without its undo.
+func without(t *testing.T, b []byte) []byte {
+	x, err := readEntry(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.undo = nil
+	return x.appendTo(nil)
+}
+
 // FuzzHistoryEntry reads entries that may be anything, and undoes those that can be read.
 func FuzzHistoryEntry(f *testing.F) {
 	table := New()
@@ -231,6 +292,13 @@ func (m *historyModel) note(t *rapid.T) {
 	}
 	m.texts[s.Revision()], m.snaps[s.Revision()] = text, s
 	checkTable(t, s)
+	places := map[int64]bool{}
+	for r := range s.Routes() {
+		if places[r.pos] || r.pos > m.table.nextPos {
+			t.Fatalf("position %d of %s is taken, or not below the next", r.pos, r.Pattern)
+		}
+		places[r.pos] = true
+	}
 }
 
 func (m *historyModel) edit(t *rapid.T) {
@@ -531,5 +599,7 @@ func BenchmarkHistoryRecord(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		h.record(Author{}, ops, e, &c)
+		e.base.revision++
+		c.Revision++
 	}
 }

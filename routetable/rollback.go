@@ -83,7 +83,10 @@ func (e *edit) comeBack(g goal, moved map[rowKey]bool) error {
 		return err
 	}
 	r := *g.then
-	if err := e.compile(&r, d.pat); err != nil {
+	if g.now != nil && r.Address == g.now.Address && r.When == g.now.When {
+		c := *g.now.c
+		r.c = &c
+	} else if err := e.compile(&r, d.pat); err != nil {
 		return err
 	}
 	if g.now == nil {
@@ -126,6 +129,9 @@ func (e *edit) goalsInPlace(p *past) (goals []goal, moved map[rowKey]bool) {
 		if wanted[r.pos] && !Configured(r.Origin) {
 			return nil, nil
 		}
+	}
+	for pos := range wanted {
+		e.nextPos = max(e.nextPos, pos) // a renumbering that no row lived through began again below
 	}
 	return goals, moved
 }

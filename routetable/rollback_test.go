@@ -114,6 +114,27 @@ func TestRollbackOfPlaces(t *testing.T) {
 	}
 }
 
+// A renumbering that no configured row lived through lets positions begin again: those that come back must not be given twice.
+func TestRollbackPastANewBeginning(t *testing.T) {
+	table := New()
+	ok := must(t)
+	for i := range 60 {
+		ok(table.Add("A", fmt.Sprint("h", i)))
+	}
+	ok(table.Clear())
+	ok(table.Add("L", "link:0", WithOrigin("link:1")))
+	for i := range 33 {
+		ok(table.InsertAfter("L", "L", fmt.Sprint("link:", i), WithOrigin("link:1")))
+	}
+	ok(table.Withdraw("link:1"))
+	ok(table.Rollback(Author{}, 60))
+	ok(table.Add("B", "h"))
+	if rows := rowTexts(table.Snapshot()); rows[60] != "B --> h" || rows[59] != "A --> h59" {
+		t.Errorf("the new row is not the last: %s", strings.Join(rows, "\n"))
+	}
+	checkTable(t, table.Snapshot())
+}
+
 func TestDiffText(t *testing.T) {
 	const base = "match: all\nA --> h1\nB --> h2\nC --> amqp://u:p@h3 ; weight=2\nD --> h4\n"
 	tests := []struct{ name, file, want string }{
