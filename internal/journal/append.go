@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// keepBuffer is what a buffer may keep between commits: enough for 5000 usual entries, little enough to be forgotten.
-const keepBuffer = 1 << 20
+// keepBuffer is what a buffer may keep between commits: enough for 20 000 usual entries.
+const keepBuffer = 4 << 20
 
 var errNotRecovered = errors.New("the journal was not recovered")
 
@@ -19,9 +19,9 @@ func (j *Journal) Append(generation uint64, payload []byte) {
 	case j.f == nil:
 		j.refused = errNotRecovered
 	case generation <= j.appended:
-		j.refused = fmt.Errorf("append to %s: generation %d does not follow %d", join(j.dir, fileName(kindJournal, j.number)), generation, j.appended)
+		j.refused = fmt.Errorf("append to %s: generation %d does not follow %d", j.name, generation, j.appended)
 	case len(payload) > maxPayload:
-		j.refused = fmt.Errorf("append to %s: an entry of %d bytes, at most %d fit", join(j.dir, fileName(kindJournal, j.number)), len(payload), maxPayload)
+		j.refused = fmt.Errorf("append to %s: an entry of %d bytes, at most %d fit", j.name, len(payload), maxPayload)
 	default:
 		j.buf = appendFrame(j.buf, j.number, j.end+int64(len(j.buf)), j.end, generation, payload)
 		j.appended = generation
@@ -34,16 +34,15 @@ func (j *Journal) Append(generation uint64, payload []byte) {
 // failed, the file is not to be trusted: the journal is broken until Rotate and the Write of its snapshot succeed. If the process ends
 // before that, a recovery may find the entries of that last commit.
 //
-// Cost: about 75 ns for each entry of 150 bytes in a large group, and one sync of the disk.
+// Cost: about 110 ns for each entry of 150 bytes to frame it, about 1 µs with the disk in a group of 10 000, and one sync: a millisecond or a few.
 func (j *Journal) Commit() error {
 	buf, appended, refused := j.buf, j.appended, j.refused
 	j.buf, j.appended, j.refused = j.buf[:0], j.last, nil
 	if cap(j.buf) > keepBuffer {
 		j.buf = nil
 	}
-	name := join(j.dir, fileName(kindJournal, j.number))
 	if broken := j.Broken(); broken != nil {
-		return fmt.Errorf("commit to %s: nothing is written until a new snapshot is: %w", name, broken)
+		return fmt.Errorf("commit to %s: nothing is written until a new snapshot is: %w", j.name, broken)
 	}
 	switch {
 	case refused != nil:
@@ -54,16 +53,16 @@ func (j *Journal) Commit() error {
 		return nil
 	}
 	if _, err := j.f.WriteAt(buf, j.end); err != nil {
-		err = fmt.Errorf("write %s: %w", name, err)
+		err = fmt.Errorf("write %s: %w", j.name, err)
 		if cut := j.cut(); cut != nil {
-			err = errors.Join(err, fmt.Errorf("cut %s at %d: %w", name, j.end, cut))
+			err = errors.Join(err, fmt.Errorf("cut %s at %d: %w", j.name, j.end, cut))
 			j.breakOff(err)
 		}
 		return err
 	}
 	if err := j.f.Datasync(); err != nil {
 		// The kernel may have dropped the pages and would call the next sync good: the file is given up, the cut is only for a restart.
-		err = fmt.Errorf("sync %s: %w", name, err)
+		err = fmt.Errorf("sync %s: %w", j.name, err)
 		j.breakOff(err)
 		_ = j.cut()
 		return err

@@ -150,7 +150,7 @@ func (r *Report) judge(d disk, dir string) error {
 	}
 	for i := range r.Files {
 		if r.Files[i].Name == file {
-			r.Files[i].Problem = problem
+			r.Files[i].Problem, r.Files[i].Note = problem, ""
 			return nil
 		}
 	}

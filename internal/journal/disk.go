@@ -13,7 +13,7 @@ import (
 type disk interface {
 	mkdir(dir string) error // with its parents, durable; nothing where it is there
 	open(name string, flag int) (file, error)
-	list(dir string) ([]string, error) // names of regular files
+	list(dir string) ([]string, error) // names, without directories
 	rename(from, to string) error
 	remove(name string) error
 	syncDir(dir string) error
@@ -63,7 +63,7 @@ func (system) list(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range all {
-		if e.Type().IsRegular() {
+		if !e.IsDir() {
 			names = append(names, e.Name())
 		}
 	}

@@ -25,7 +25,7 @@
 //
 //	crc32c u32, length u32, generation u64, group u64, payload [length]byte
 //
-// The checksum is over the number of the journal, the offset of the frame, and all of the frame behind the checksum: a frame is right
+// The checksum is over all of the frame behind it, and begins with the number of the journal and the offset of the frame: a frame is right
 // only where it was written, so neither a payload that looks like a frame nor an old block of the disk is taken for an entry. group is the
 // offset where the [Journal.Commit] began that wrote the frame; a frame with a group behind some offset shows that what is before this
 // offset was once committed. An entry is there as a whole or not at all; of a commit that was interrupted a first part of the entries may be there.

@@ -25,6 +25,7 @@ type Journal struct {
 
 	// Owned by the goroutine that appends.
 	f         file   // nil before Recover and after Close
+	name      string // of f, with the directory
 	number    uint64 // of f
 	end       int64  // behind the last committed entry of f
 	last      uint64 // generation of the last committed entry, in f or before it
@@ -104,7 +105,7 @@ func (j *Journal) discard(name string) {
 	}
 }
 
-// Size is the bytes in journals behind the newest whole snapshot: what a recovery has to read besides.
+// Size is the bytes in journals behind the newest whole snapshot, with 32 for each header: what a recovery has to read besides.
 func (j *Journal) Size() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -146,13 +146,15 @@ func (f *memoryFile) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt writes half where it fails, as a full disk does, and half where the machine goes down.
+// WriteAt writes half where it fails, as a full disk does, and half where the machine goes down. The half of a failure is on the disk at once: the
+// system may write back when it likes.
 func (f *memoryFile) WriteAt(b []byte, at int64) (n int, err error) {
 	if f.m.calls+1 == f.m.crashAt {
 		f.put(b[:len(b)/2], at)
 	}
 	if err := f.m.call(); err != nil {
 		f.put(b[:len(b)/2], at)
+		f.synced = slices.Clone(f.data)
 		return len(b) / 2, err
 	}
 	f.put(b, at)
@@ -192,22 +194,15 @@ func (f *memoryFile) Size() (int64, error) { return int64(len(f.data)), f.m.call
 func (f *memoryFile) Close() error         { return f.m.call() }
 
 // crashed is the disk after the machine went down: a first part of the changes of the directory that were not synced is there, and of each
-// file any sectors that were not synced, or others. rng nil: everything is there, as after the end of only the process.
+// file any sectors that were not synced, or others.
 func (m *memory) crashed(rng *rand.Rand) *memory {
 	after := newMemory()
 	names := maps.Clone(m.synced)
-	kept := len(m.steps)
-	if rng != nil {
-		kept = rng.IntN(len(m.steps) + 1)
-	}
-	for _, step := range m.steps[:kept] {
+	for _, step := range m.steps[:rng.IntN(len(m.steps)+1)] {
 		step(names)
 	}
 	for name, f := range names {
-		data := slices.Clone(f.data)
-		if rng != nil {
-			data = mixed(rng, f.synced, f.data)
-		}
+		data := mixed(rng, f.synced, f.data)
 		g := &memoryFile{m: after, data: data, synced: slices.Clone(data)}
 		after.names[name], after.synced[name] = g, g
 	}
@@ -224,6 +219,12 @@ func mixed(rng *rand.Rand, synced, cached []byte) []byte {
 		}
 	}
 	return b
+}
+
+// left is the same disk after the process ended: what was cached is, and is still not durable.
+func (m *memory) left() *memory {
+	m.crashAt, m.failFrom, m.until, m.locked = 0, 0, 0, false
+	return m
 }
 
 // flood has every call from one on fail, count times.

@@ -69,7 +69,7 @@ func (j *Journal) resume(r *reading) error {
 	if r.torn > 0 {
 		j.log.Warn("the torn end of a journal is cut off: it was never acknowledged", "file", name, "offset", r.end, "bytes", r.torn)
 	}
-	j.f, j.number, j.end, j.last, j.appended = f, r.number, r.end, r.last, r.last
+	j.f, j.name, j.number, j.end, j.last, j.appended = f, name, r.number, r.end, r.last, r.last
 	return nil
 }
 
@@ -145,7 +145,7 @@ func readSnapshot(d disk, dir string, number uint64, give func(io.Reader, int64)
 		return 0, damage(size, "the snapshot is cut short")
 	}
 	sum := &summing{w: io.Discard}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, io.NewSectionReader(f, 0, size-4), make([]byte, 256<<10)); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, io.NewSectionReader(f, 0, size-4), make([]byte, min(size, 256<<10))); err != nil {
 		return 0, fmt.Errorf("read %s: %w", join(dir, name), err)
 	}
 	var trailer [trailerSize]byte
@@ -159,7 +159,7 @@ func readSnapshot(d disk, dir string, number uint64, give func(io.Reader, int64)
 	case le.Uint32(trailer[8:]) != sum.crc:
 		return 0, damage(0, "the checksum of the snapshot is wrong")
 	}
-	if err := give(bufio.NewReaderSize(io.NewSectionReader(f, headerSize, length), 64<<10), length); err != nil {
+	if err := give(bufio.NewReaderSize(io.NewSectionReader(f, headerSize, length), int(min(length, 64<<10))), length); err != nil {
 		return 0, fmt.Errorf("%s: %w", join(dir, name), err)
 	}
 	return h.base, nil

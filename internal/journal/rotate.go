@@ -41,9 +41,9 @@ func (j *Journal) Rotate() (*SnapshotWriter, error) {
 		return nil, err
 	}
 	if err := j.f.Close(); err != nil {
-		j.log.Warn("close an old journal", "file", join(j.dir, fileName(kindJournal, j.number)), "err", err)
+		j.log.Warn("close an old journal", "file", j.name, "err", err)
 	}
-	j.f, j.number, j.end = f, next, headerSize
+	j.f, j.name, j.number, j.end = f, join(j.dir, fileName(kindJournal, next)), next, headerSize
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.sizes[next] = headerSize
@@ -113,7 +113,7 @@ func (s *SnapshotWriter) Write(f func(w io.Writer) error) error {
 // writeSnapshot writes a whole snapshot file.
 func writeSnapshot(out file, number, base uint64, f func(w io.Writer) error) error {
 	sum := &summing{w: io.NewOffsetWriter(out, 0)}
-	w := bufio.NewWriterSize(sum, 256<<10)
+	w := bufio.NewWriterSize(sum, 64<<10)
 	_, _ = w.Write(header(kindSnapshot, number, base)) // Flush tells
 	if err := f(w); err != nil {
 		return err
