@@ -93,6 +93,8 @@ type delivery struct {
 	later   []int32 // any and first groups, picked when the copies that go in any case are made
 	pending int     // copies without an outcome
 	waiting int64   // Unix nanoseconds: on the link's waiting list until then
+
+	told func(Outcome) // of the node's own messages: gets the outcome, under the lock of conn; nil where nobody asks
 }
 
 var deliveries = sync.Pool{New: func() any { return &delivery{} }}

@@ -129,7 +129,7 @@ func New(core *admin.Core, o Options) *Node {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.self = &conn{n: n}
-	n.door = &door{n: n, queue: make(chan *Copy, maxRequests)}
+	n.door = newDoor(n)
 	n.doorPlan = doorPlanOf(n.door)
 	unwatch := n.table.OnChange(func(c routetable.Change) {
 		n.rows.forget(c.Removed)
@@ -264,7 +264,7 @@ func (n *Node) drain(ctx context.Context) {
 func (n *Node) inFlight() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	total := len(n.door.queue)
+	total := n.door.Busy()
 	for ln := range n.lines {
 		total += ln.Busy()
 	}

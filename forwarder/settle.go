@@ -123,7 +123,7 @@ func (d *delivery) copyDone(c *Copy) (again bool) {
 // finish settles a delivery by the outcomes of all its copies.
 func (d *delivery) finish() {
 	var o Outcome
-	if d.in != nil {
+	if d.in != nil || d.told != nil {
 		o = d.aggregate()
 	}
 	d.answer(o)
@@ -139,6 +139,9 @@ func (d *delivery) answer(o Outcome) {
 		} else {
 			d.in.SettleAs(o.Kind)
 		}
+	}
+	if d.told != nil {
+		d.told(o)
 	}
 	if d.link != nil {
 		d.link.room(1)

@@ -1,6 +1,11 @@
 package routetable
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
 
 // Explanation is the answer of Explain.
 type Explanation struct {
@@ -9,6 +14,7 @@ type Explanation struct {
 	Matches  []Explained `json:"matches"`
 	Hops     []string    `json:"hops"`             // canonical text of every candidate that the table allows, each once
 	Routed   string      `json:"routed,omitempty"` // the routing address, where it is not Address
+	Near     []string    `json:"near,omitempty"`   // patterns that nearly fit, and why they do not: at most maxNear
 }
 
 // Explained is one row whose pattern fits the address.
@@ -24,7 +30,7 @@ type Explained struct {
 	Fallback bool     `json:"fallback"`
 	Optional bool     `json:"optional"`
 	Used     bool     `json:"used"`
-	Why      string   `json:"why,omitempty"`    // where it is not used
+	Why      string   `json:"why,omitempty"`    // where it is not used: in a person's words, without credentials
 	Chosen   *bool    `json:"chosen,omitempty"` // a running router fills it
 	Route    *Route   `json:"-"`
 }
@@ -51,6 +57,8 @@ func (s *Snapshot) Explain(addr, target string, property func(string) (string, b
 		}
 	}
 	x.Matches = s.explainRows(x.Matches, routed, used, len(groups), property)
+	s.explainUnused(x.Matches, routed, property)
+	x.Near = s.near(routed)
 	x.Hops = s.hops(x.Hops, groups, property)
 	return x
 }
@@ -86,9 +94,6 @@ func (s *Snapshot) explainRows(dst []Explained, addr string, used map[uint64]int
 			if m.Hop != nil {
 				e.Hop = m.Hop.Text
 			}
-			if !isUsed {
-				e.Why = whyNot(r, property)
-			}
 			dst = append(dst, e)
 		}
 	}
@@ -96,14 +101,108 @@ func (s *Snapshot) explainRows(dst []Explained, addr string, used map[uint64]int
 	return dst
 }
 
-func whyNot(r *Route, property func(string) (string, bool)) string {
+// explainUnused says of each row that is not used why not.
+func (s *Snapshot) explainUnused(rows []Explained, addr string, property func(string) (string, bool)) {
+	var winner *Route // the first row that counts
+	for i := range rows {
+		if x := &rows[i]; x.Used && !x.Optional && (winner == nil || x.Problem == "" && winner.Fallback && !x.Fallback) {
+			winner = x.Route
+		}
+	}
+	first := "" // made once: it may take a while
+	for i := range rows {
+		if x := &rows[i]; !x.Used {
+			if first == "" && winner != nil {
+				first = rowText(winner) + fmt.Sprintf(" at position %d", s.Position(winner)+1)
+			}
+			x.Why = s.whyNot(x.Route, addr, winner, first, property)
+		}
+	}
+}
+
+// whyNot says why a row whose pattern fits is not used. first describes winner, the first row that counts; there may be none.
+func (s *Snapshot) whyNot(r *Route, addr string, winner *Route, first string, property func(string) (string, bool)) string {
 	if w := r.c.when; w != nil && (property == nil || !w.Match(property)) {
-		return "its when does not hold"
+		return "its when does not hold: " + short(r.When)
 	}
-	if r.Fallback {
-		return "a row that is no fallback was found"
+	switch {
+	case winner == nil:
+		return "no row that counts was found"
+	case r.Fallback && !winner.Fallback:
+		return "fallback: another row was found: " + first
+	case r.Optional:
+		return "optional: the search ended before it, at " + first
 	}
-	return "another row comes first"
+	switch s.space(addr) {
+	case spaceFirst:
+		if r.Pattern != winner.Pattern {
+			return "match first: another pattern comes first: " + first
+		}
+	case spaceGroup:
+		return "one group only: another one comes first: " + first
+	}
+	return "order: " + first + " comes first"
+}
+
+// rowText is a row as people write it, with credentials masked.
+func rowText(r *Route) string {
+	return short(arrowField(r.Pattern)) + " --> " + short(arrowField(MaskUserinfo(r.Address)))
+}
+
+// short bounds a text that stands in another.
+func short(text string) string {
+	const most = 200
+	if len(text) <= most {
+		return text
+	}
+	end := most
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// maxNear bounds the patterns that nearly fit.
+const maxNear = 10
+
+// near lists patterns that would fit if their wildcards took the product's own names; see guard.
+func (s *Snapshot) near(addr string) []string {
+	g := guard(addr)
+	if g == 0 || len(addr) > MaxTextBytes {
+		return nil
+	}
+	names := "names that begin with $"
+	if addr[0] != '$' {
+		names = "names of the scheme " + addr[:g-1]
+	}
+	var near []string
+	for _, p := range s.unguarded(addr) {
+		text := short(arrowField(p.text)) + " does not match " + names
+		prefix := p.forms[0].prefix
+		if prefix == "" && len(p.lits) == 0 && p.forms[0].w != nil && !strings.HasPrefix(p.text, "\\") && (addr[:g] != topicPrefix || !strings.Contains(p.text, "%")) {
+			text += ": write " + short(arrowField(addr[:g]+p.text))
+		}
+		near = append(near, text)
+	}
+	slices.Sort(near)
+	return near
+}
+
+// unguarded gives at most maxNear patterns that addr fits but for its guard.
+func (s *Snapshot) unguarded(addr string) []*pattern {
+	var found []*pattern
+	s.index.find(addr, func(slot uint32) {
+		rec := s.record(slot)
+		if len(found) == maxNear || rec == nil || rec.flags()&recWild == 0 {
+			return
+		}
+		p := s.route(slot).c.pattern
+		fits := slices.ContainsFunc(p.forms, func(f form) bool { return f.match(addr, 0, nil) })
+		if fits && !p.match(addr) && !slices.ContainsFunc(found, func(o *pattern) bool { return o.text == p.text }) {
+			found = append(found, p)
+		}
+	})
+	return found
 }
 
 // hops appends the canonical texts of the candidates that groups lead to, each once.

@@ -14,6 +14,7 @@ func (s *Snapshot) Lint() []Warning {
 		warnings = s.warnRow(warnings, r)
 		warnings = s.warnGroup(warnings, r)
 		warnings = s.warnShadowed(warnings, r)
+		warnings = s.warnDuplicates(warnings, r)
 		warnings = s.warnNames(warnings, r)
 	}
 	return warnings
@@ -103,6 +104,57 @@ func (s *Snapshot) warnGroup(dst []Warning, r *Route) []Warning {
 		}
 	}
 	return dst
+}
+
+// warnDuplicates says, for the first row of a group, which rows of the group lead to the hop of one before by another text.
+func (s *Snapshot) warnDuplicates(dst []Warning, r *Route) []Warning {
+	rows := s.rowsOf(r.Pattern)
+	if len(rows) < 2 {
+		return dst
+	}
+	groups := groupRows(nil, rows, func(*Route) bool { return true })
+	for i := range groups {
+		g := &groups[i]
+		if len(g.matches) < 2 || g.first().ID != r.ID {
+			continue
+		}
+		addr, ok := sample(g.pattern)
+		if !ok {
+			continue
+		}
+		seen := map[string]*Route{}
+		for _, m := range s.expandAll(g, addr) {
+			if m.Hop == nil || m.Problem != "" || m.Route.When != "" {
+				continue
+			}
+			if first := seen[m.Hop.Key]; first == nil {
+				seen[m.Hop.Key] = m.Route
+			} else if first.Address != m.Route.Address {
+				dst = append(dst, warning(m.Route, "leads to the same hop as "+rowText(first)+": it gets one copy, and one of the rows will do"))
+			}
+		}
+	}
+	return dst
+}
+
+// sample is an address that fits a pattern, each of whose wildcards takes something of its own. A glob has none.
+func sample(p *pattern) (addr string, ok bool) {
+	if p.literal() {
+		return p.lits[0], true
+	}
+	if len(p.lits) > 0 || len(p.forms) != 1 || p.forms[0].w == nil {
+		return "", false
+	}
+	w := p.forms[0].w
+	var b strings.Builder
+	for i, lit := range w.lits {
+		b.WriteString(lit)
+		if i < len(w.kinds) {
+			b.WriteString("w" + strconv.Itoa(i) + "w")
+		}
+	}
+	addr = b.String()
+	return addr, p.match(addr)
 }
 
 // warnShadowed says where a row is never used because of the rows of another pattern.

@@ -80,7 +80,7 @@ func TestExplainAsJSON(t *testing.T) {
 		`{"pattern":"sensors/%/%","address":"amqp://$1.example:5672/t","captures":["eu","1"],"result":"amqp://eu.example:5672/t",` +
 		`"hop":"amqp://eu.example/t","pick":"all","group":1,"fallback":false,"optional":false,"used":true},` +
 		`{"pattern":"*","address":"h","captures":["sensors/eu/1"],"result":"h","hop":"amqp://h","pick":"all","group":2,"fallback":true,` +
-		`"optional":false,"used":false,"why":"a row that is no fallback was found"}],"hops":["amqp://eu.example/t"]}`
+		`"optional":false,"used":false,"why":"fallback: another row was found: sensors/%/% --\u003e amqp://$1.example:5672/t at position 1"}],"hops":["amqp://eu.example/t"]}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -24,6 +24,7 @@ const (
 // flags as given on the command line; the environment stands in for those that are not.
 type flags struct {
 	config, name, http  string
+	state               string
 	listen, tables      []string
 	logLevel, logFormat string
 	check               bool
@@ -55,6 +56,7 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 	fl.StringArrayVar(&f.listen, "listen", nil, "`URL` where clients connect, such as amqp://127.0.0.1:5672; may be repeated; port 0 takes a free one")
 	fl.StringVar(&f.http, "http", "", "`HOST:PORT` of the HTTP listener, or off")
 	fl.StringArrayVar(&f.tables, "table", nil, "table `FILE`; may be repeated")
+	fl.StringVar(&f.state, "state", "", "`DIR` that keeps the table, its history and the node's id over a restart; nothing is kept by default")
 	fl.StringVar(&f.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	fl.StringVar(&f.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	fl.BoolVar(&f.check, "check", false, "check configuration and tables, and end")
@@ -69,7 +71,7 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 
 // environment fills flags that were not given from FINGERPOST_ variables.
 func (f *flags) environment(cmd *cobra.Command) {
-	for _, name := range []string{"config", "name", "http", "log-level", "log-format", "listen", "table"} {
+	for _, name := range []string{"config", "name", "http", "state", "log-level", "log-format", "listen", "table"} {
 		v, ok := os.LookupEnv("FINGERPOST_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 		if !ok || cmd.Flags().Changed(name) {
 			continue
@@ -108,6 +110,9 @@ func (f *flags) load() (app.Config, error) {
 	}
 	if len(f.tables) > 0 {
 		c.Tables = f.tables
+	}
+	if f.state != "" {
+		c.State = f.state
 	}
 	if f.http != "" {
 		c.HTTP.Listen = f.http

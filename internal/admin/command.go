@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -69,8 +68,9 @@ type Clear struct {
 
 // Load puts the rows of a table file in place of the configured rows, or beside them.
 type Load struct {
-	File *routetable.File
-	Mode routetable.LoadMode
+	File   *routetable.File
+	Mode   routetable.LoadMode
+	Source string // the name of the file, for the history; may be empty
 }
 
 // Apply makes several commands one change. IfRevision, where not nil, is the revision that the caller saw.
@@ -181,9 +181,9 @@ func (c Load) plan(*routetable.Snapshot) ([]routetable.Op, error) {
 
 func (c Apply) plan(s *routetable.Snapshot) ([]routetable.Op, error) {
 	// Checked here for its words, which a batch of ops would put a number before; the table checks it again.
-	if want := c.IfRevision; want != nil && *want != s.Revision() {
-		return nil, &routetable.ConflictError{
-			What: fmt.Sprintf("the table is at revision %d, not %d", s.Revision(), *want), Hint: "read it again", Revision: s.Revision(),
+	if want := c.IfRevision; want != nil {
+		if err := atRevision(s, *want); err != nil {
+			return nil, err
 		}
 	}
 	var ops []routetable.Op

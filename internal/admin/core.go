@@ -13,12 +13,12 @@ type Core struct {
 	table *routetable.Table
 	o     Options
 
-	writer sync.Mutex // held while a command is planned and applied: what was planned on is what is applied to
-
 	mu        sync.Mutex // guards what follows; a leaf
 	providers []Provider
 	loads     loads
 	held      []*heldSnapshot
+	diffs     []*heldDiff
+	watches   int
 	born      rowRevisions
 }
 
@@ -85,22 +85,21 @@ func (c *Core) kinds() []kind {
 
 // Do authorises a command, plans it on the table as it is, and applies it: all of it, or nothing. Errors are *Error,
 // and those of routetable's Apply. Adapters call it for what their wires say (an attach is a Subscribe, a detach a
-// Withdraw); management calls it for everything else.
+// Withdraw); management calls it for everything else. The history keeps the caller and the command.
 func (c *Core) Do(caller Caller, cmd Command) (routetable.Change, error) {
 	if err := caller.may(cmd.role(), cmd.operation()); err != nil {
 		return routetable.Change{}, err
 	}
-	c.writer.Lock()
-	defer c.writer.Unlock()
-	s := c.table.Snapshot()
-	ops, err := Plan(cmd, s)
-	if err != nil {
-		return routetable.Change{}, err
+	nothing := false
+	ch, err := c.table.Plan(c.author(caller, loadWords(cmd)), func(s *routetable.Snapshot) ([]routetable.Op, error) {
+		ops, err := Plan(cmd, s)
+		nothing = len(ops) == 0
+		return ops, err
+	})
+	if nothing && err == nil {
+		ch.Note = "nothing to do"
 	}
-	if len(ops) == 0 {
-		return routetable.Change{Revision: s.Revision(), Generation: s.Generation(), Note: "nothing to do"}, nil
-	}
-	return c.table.Apply(ops...)
+	return ch, err
 }
 
 // rowRevisions remembers at which revision each row last changed. Rows that it has not seen have base.

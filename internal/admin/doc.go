@@ -4,6 +4,6 @@
 // Read Core.Do first; Core.Handle is the same door for AMQP Management requests at $management. The package knows no
 // network, no goroutine and no clock of its own: bytes and values in, bytes and values out.
 //
-// Locks: Core.mu guards providers, held snapshots and load sessions and is a leaf; Core.writer is held from the
-// snapshot that a command is planned on until its ops are applied, and is taken before the table's own lock.
+// Lock: Core.mu guards providers, held snapshots and load sessions and is a leaf. A command is planned under the table's own lock, so that
+// what was planned on is what is applied to.
 package admin

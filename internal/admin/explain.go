@@ -83,6 +83,9 @@ func explanationMap(x *routetable.Explanation, masked bool) map[string]any {
 	if x.Routed != "" {
 		body["routed"] = x.Routed
 	}
+	if len(x.Near) > 0 {
+		body["near"] = listOf(x.Near)
+	}
 	return body
 }
 

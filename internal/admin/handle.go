@@ -22,8 +22,9 @@ type request struct {
 	properties args // the application properties
 	body       any  // map[string]any, []any, a scalar, or nil
 
-	id      any // what the answer's correlation-id echoes
-	replyTo string
+	id       any // what the answer's correlation-id echoes
+	replyTo  string
+	canWatch bool // who carries the answer can carry more
 }
 
 // answer is what a request gets back. A change sets revision, which every answer to one carries.
@@ -32,6 +33,7 @@ type answer struct {
 	text       string
 	properties map[string]any
 	body       any
+	watch      *Watch // what follows it
 }
 
 func (a answer) with(name string, value any) answer {
@@ -42,13 +44,30 @@ func (a answer) with(name string, value any) answer {
 	return a
 }
 
-// Handle answers one AMQP Management request, an encoded AMQP message, with an encoded reply for replyTo. A request
-// without reply-to is done and not answered: reply is nil and replyTo empty. The same holds for bytes that are no
-// message, since nobody is known to answer to. Source: protocols/management.md.
+// Reply is what a request leads to.
+type Reply struct {
+	Message []byte // the answer, encoded; nil where nobody is to be answered
+	To      string // the request's reply-to
+	Watch   *Watch // what goes there after the answer; nil is nothing. Who gets it closes it.
+}
+
+// Answer answers one AMQP Management request, an encoded AMQP message. A request without reply-to is done and not answered. The same
+// holds for bytes that are no message, since nobody is known to answer to. Source: protocols/management.md.
+func (c *Core) Answer(caller Caller, message []byte) Reply {
+	return c.reply(caller, message, true)
+}
+
+// Handle is Answer for those who cannot carry a watch: it is refused.
 func (c *Core) Handle(caller Caller, message []byte) (reply []byte, replyTo string) {
+	r := c.reply(caller, message, false)
+	return r.Message, r.To
+}
+
+func (c *Core) reply(caller Caller, message []byte, canWatch bool) Reply {
 	q, err := decodeRequest(message)
+	q.canWatch = canWatch
 	if err != nil && q.replyTo == "" {
-		return nil, ""
+		return Reply{}
 	}
 	a := answer{}
 	if err == nil {
@@ -58,9 +77,9 @@ func (c *Core) Handle(caller Caller, message []byte) (reply []byte, replyTo stri
 		a = answerError(err, a)
 	}
 	if q.replyTo == "" {
-		return nil, ""
+		return Reply{}
 	}
-	return encodeAnswer(q, a), q.replyTo
+	return Reply{Message: encodeAnswer(q, a), To: q.replyTo, Watch: a.watch}
 }
 
 // answerError turns an error into the answer with its status; properties of a survive (a refused change still tells
@@ -78,6 +97,7 @@ func statusOf(err error) (int, string) {
 	var conflict *routetable.ConflictError
 	var table *routetable.RefusedError
 	var file *routetable.FileError
+	var state *routetable.StateError
 	switch {
 	case errors.As(err, &refused):
 		return refused.Status, refused.Text
@@ -87,6 +107,9 @@ func statusOf(err error) (int, string) {
 		return StatusNotFound, err.Error()
 	case errors.As(err, &table), errors.As(err, &file):
 		return StatusBadRequest, err.Error()
+	}
+	if errors.As(err, &state) {
+		return StatusInternal, err.Error() // the operator has to know what the disk says
 	}
 	return StatusInternal, "internal error"
 }
@@ -116,8 +139,8 @@ func (c *Core) handle(caller Caller, q request) (answer, error) {
 	if err := caller.may(op.role, q.operation); err != nil {
 		return answer{}, err
 	}
-	if op.run == nil {
-		return answer{}, refuse(StatusNotImplemented, "%s: this router does not do it yet", q.operation)
+	if q.operation == "WATCH" && q.canWatch {
+		return c.handleWatch(caller, q)
 	}
 	arguments, err := q.arguments()
 	if err != nil {

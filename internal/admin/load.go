@@ -18,7 +18,8 @@ const (
 // load is a table on its way in: its text is only collected. Nothing changes before the commit.
 type load struct {
 	user    string // who began it; nobody else may touch it
-	mode    string // replace or merge
+	mode    string // replace, merge or diff
+	source  string // the name of the file, where it was told
 	text    []byte
 	ifRev   *uint64
 	touched time.Time
@@ -46,7 +47,7 @@ func (l *loads) drop(id string) {
 	}
 }
 
-func (l *loads) begin(now time.Time, user, mode string, ifRev *uint64) (id string, err error) {
+func (l *loads) begin(now time.Time, user, mode, source string, ifRev *uint64) (id string, err error) {
 	l.expire(now)
 	if len(l.m) >= maxLoads {
 		return "", refuse(StatusTooLarge, "LOAD-BEGIN: %d loads are under way, no more are taken: try again later", len(l.m))
@@ -57,7 +58,7 @@ func (l *loads) begin(now time.Time, user, mode string, ifRev *uint64) (id strin
 	if l.m == nil {
 		l.m = map[string]*load{}
 	}
-	l.m[id] = &load{user: user, mode: mode, ifRev: ifRev, touched: now}
+	l.m[id] = &load{user: user, mode: mode, source: source, ifRev: ifRev, touched: now}
 	return id, nil
 }
 

@@ -9,7 +9,7 @@ import (
 func TestLoadsAreBounded(t *testing.T) {
 	var l loads
 	now := time.Now()
-	id, err := l.begin(now, "u", "replace", nil)
+	id, err := l.begin(now, "u", "replace", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +36,8 @@ func TestLoadsAreBounded(t *testing.T) {
 func TestIdleLoadsGo(t *testing.T) {
 	var l loads
 	now := time.Now()
-	old, _ := l.begin(now, "u", "replace", nil)
-	young, _ := l.begin(now, "u", "replace", nil)
+	old, _ := l.begin(now, "u", "replace", "", nil)
+	young, _ := l.begin(now, "u", "replace", "", nil)
 	now = now.Add(maxLoadIdle)
 	if _, err := l.chunk(now, "u", young, []byte("#")); err != nil {
 		t.Fatal(err)

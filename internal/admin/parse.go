@@ -85,7 +85,7 @@ func ParseCommand(operation string, arguments map[string]any) (Command, error) {
 
 // commandArguments are the arguments of commands that are no columns.
 var commandArguments = []string{
-	"operation", "verb", "type", "name", "identity", "ifRevision",
+	"operation", "verb", "type", "name", "identity", "ifRevision", "dryRun",
 	"before", "after", "anchorAddress", "addresses", "ops",
 }
 

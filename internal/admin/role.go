@@ -43,11 +43,11 @@ func ParseRole(name string) (Role, error) {
 	return RoleNone, fmt.Errorf("no such role: %q (none, viewer, operator, admin)", name)
 }
 
-// Caller is who asks, and from where. In-process adapters fill Via only.
+// Caller is who asks, and from where. In-process adapters fill Via only. The history keeps User, and Remote or else Via.
 type Caller struct {
 	User   string // the authenticated name; empty for ANONYMOUS
-	Remote string // host:port of the connection, for logs and errors
-	Via    string // the inlet: "link:7", "mesh", "relay"
+	Remote string // host:port of the connection, for logs, errors and the history
+	Via    string // the inlet: "link:7", "mesh", "relay", "file:default.yaml", "signal"
 	Role   Role
 }
 

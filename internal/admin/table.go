@@ -35,29 +35,37 @@ var tableOperations = map[string]tableOperation{
 	"CLEAR":          {RoleOperator, true, command("CLEAR")},
 	"WITHDRAW":       {RoleOperator, true, command("WITHDRAW")},
 	"APPLY":          {RoleOperator, true, command("APPLY")},
-	"LOAD-BEGIN":     {RoleOperator, true, (*Core).handleLoadBegin},
-	"LOAD-CHUNK":     {RoleOperator, false, (*Core).handleLoadChunk},
+	"LOAD-BEGIN":     {RoleViewer, true, (*Core).handleLoadBegin}, // and operator, but for a DIFF
+	"LOAD-CHUNK":     {RoleViewer, false, (*Core).handleLoadChunk},
 	"LOAD-COMMIT":    {RoleOperator, true, (*Core).handleLoadCommit},
-	"LOAD-ABORT":     {RoleOperator, true, (*Core).handleLoadAbort},
+	"LOAD-ABORT":     {RoleViewer, true, (*Core).handleLoadAbort},
 	"EXPLAIN":        {RoleViewer, false, (*Core).handleExplain},
 	"STORE":          {RoleViewer, false, (*Core).handleStore},
 	"LINT":           {RoleViewer, false, (*Core).handleLint},
 	"TEST":           {RoleViewer, false, (*Core).handleTest},
-	// Reserved, not done yet: answered with 501.
-	"DIFF":     {RoleViewer, false, nil},
-	"HISTORY":  {RoleViewer, false, nil},
-	"ROLLBACK": {RoleOperator, true, nil},
-	"WATCH":    {RoleViewer, false, nil},
+	"DIFF":           {RoleViewer, false, (*Core).handleDiff},
+	"HISTORY":        {RoleViewer, false, (*Core).handleHistory},
+	"ROLLBACK":       {RoleOperator, true, (*Core).handleRollback},
+	"WATCH":          {RoleViewer, false, (*Core).refuseWatch}, // see Core.Answer
 }
 
-// command runs a command of the table.
+// command runs a command of the table, or with dryRun says what it would do.
 func command(operation string) func(*Core, Caller, args) (answer, error) {
 	return func(c *Core, caller Caller, a args) (answer, error) {
 		cmd, err := ParseCommand(operation, a)
 		if err != nil {
 			return answer{}, err
 		}
-		ch, err := c.Do(caller, cmd)
+		dryRun, err := a.flag("dryRun")
+		if err != nil {
+			return answer{}, err
+		}
+		var ch routetable.Change
+		if dryRun {
+			ch, err = Rehearse(cmd, c.table.Snapshot())
+		} else {
+			ch, err = c.Do(caller, cmd)
+		}
 		if err != nil {
 			return answer{}, err
 		}
@@ -123,6 +131,12 @@ func ShortNote(note string) string {
 
 const maxNoteParts = 10
 
+// modeDiff is the mode of a load that is not to be committed: DIFF compares the table with it. Viewers may.
+const modeDiff = "diff"
+
+// maxSource bounds the name of a file, in bytes.
+const maxSource = 256
+
 func (c *Core) handleLoadBegin(caller Caller, a args) (answer, error) {
 	mode, err := a.text("mode")
 	if err != nil {
@@ -131,9 +145,14 @@ func (c *Core) handleLoadBegin(caller Caller, a args) (answer, error) {
 	switch mode {
 	case "":
 		mode = "replace"
-	case "replace", "merge":
+	case "replace", "merge", modeDiff:
 	default:
-		return answer{}, refuse(StatusBadRequest, "mode %q: replace or merge", mode)
+		return answer{}, refuse(StatusBadRequest, "mode %q: replace, merge or diff", mode)
+	}
+	if mode != modeDiff {
+		if err := caller.may(RoleOperator, "LOAD-BEGIN"); err != nil {
+			return answer{}, err
+		}
 	}
 	var ifRevision *uint64
 	if n, given, err := a.count("ifRevision"); err != nil {
@@ -141,8 +160,15 @@ func (c *Core) handleLoadBegin(caller Caller, a args) (answer, error) {
 	} else if given {
 		ifRevision = &n
 	}
+	source, err := a.text("source")
+	if err != nil {
+		return answer{}, err
+	}
+	if len(source) > maxSource {
+		return answer{}, refuse(StatusBadRequest, "source: %d bytes: at most %d", len(source), maxSource)
+	}
 	c.mu.Lock()
-	id, err := c.loads.begin(c.o.Now(), caller.User, mode, ifRevision)
+	id, err := c.loads.begin(c.o.Now(), caller.User, mode, source, ifRevision)
 	c.mu.Unlock()
 	if err != nil {
 		return answer{}, err
@@ -188,11 +214,14 @@ func (c *Core) handleLoadCommit(caller Caller, a args) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if x.mode == modeDiff {
+		return answer{}, refuse(StatusBadRequest, "LOAD-COMMIT: the load was begun for a DIFF")
+	}
 	f, err := routetable.ParseFile("load", x.text)
 	if err != nil {
 		return answer{}, err
 	}
-	cmd := Load{File: f}
+	cmd := Load{File: f, Source: x.source}
 	if x.mode == "merge" {
 		cmd.Mode = routetable.LoadMerge
 	}
@@ -304,7 +333,7 @@ const maxLintRows = 10_000
 func (c *Core) handleLint(caller Caller, _ args) (answer, error) {
 	s := c.table.Snapshot()
 	if s.Len() > maxLintRows {
-		return answer{}, refuse(StatusTooLarge, "LINT: the table has %d rows: at most %d; store it and lint the file", s.Len(), maxLintRows)
+		return answer{}, refuse(StatusTooLarge, "LINT: the table has %d rows, and rows are compared with each other here up to %d: use routectl store FILE, then routectl lint FILE", s.Len(), maxLintRows)
 	}
 	list := []any{}
 	for _, w := range s.Lint() {
@@ -388,13 +417,11 @@ func (*tableEntity) Attributes() []string {
 	return []string{"match", "rows", "revision", "generation"}
 }
 
-// Operations are those that are done; the names that answer 501 are not among them.
+// Operations are what the table does beside what entities do.
 func (*tableEntity) Operations() []string {
 	var names []string
-	for name, op := range tableOperations {
-		if op.run != nil {
-			names = append(names, name)
-		}
+	for name := range tableOperations {
+		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names

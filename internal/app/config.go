@@ -23,6 +23,7 @@ import (
 // Config is the router's configuration. The yaml names are the keys of router.yaml.
 type Config struct {
 	Name          string     `yaml:"name"`
+	State         string     `yaml:"state"` // directory that keeps the table; relative to the file that names it; empty is none
 	Listeners     []Listener `yaml:"listeners"`
 	HTTP          HTTP       `yaml:"http"`
 	Tables        []string   `yaml:"tables"`        // relative to the file that names them
@@ -108,6 +109,9 @@ func ReadConfig(file string) (Config, error) {
 		if !filepath.IsAbs(t) {
 			c.Tables[i] = filepath.Join(filepath.Dir(file), t)
 		}
+	}
+	if c.State != "" && !filepath.IsAbs(c.State) {
+		c.State = filepath.Join(filepath.Dir(file), c.State)
 	}
 	return c, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -56,11 +55,7 @@ func Check(c Config) error {
 
 // checkExpectations holds a table file to its own expect list.
 func checkExpectations(name string) error {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	f, err := routetable.ParseFile(name, text)
+	f, err := routetable.ReadFile(name)
 	if err != nil {
 		return err
 	}
@@ -85,12 +80,15 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	a := &App{config: c, load: load, log: log, table: routetable.New()}
-	a.files = newTableFiles(a.table, log, nil)
+	a := &App{config: c, load: load, log: log}
+	id, err := a.openTable()
+	if err != nil {
+		return nil, err
+	}
 	if err := a.files.use(c.Tables); err != nil {
+		a.table.Close()
 		return nil, &ConfigError{err}
 	}
-	id := forwarder.NewID()
 	name := c.Name
 	if name == "" {
 		name = "fingerpost-" + id[:8]
@@ -118,6 +116,30 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		fmt.Fprintln(ready, l)
 	}
 	return a, nil
+}
+
+// openTable opens the table that the state directory keeps, or without one an empty table, and gives the node's id.
+func (a *App) openTable() (id string, err error) {
+	if a.config.State == "" {
+		a.table = routetable.New()
+		a.files = newTableFiles(a.table, a.log, nil)
+		return forwarder.NewID(), nil
+	}
+	if a.table, err = routetable.Open(a.config.State, a.log); err != nil {
+		return "", err
+	}
+	hashes, err := readHashes(a.table)
+	if err == nil {
+		a.files = newTableFiles(a.table, a.log, hashes)
+		id, err = nodeID(a.table)
+	}
+	if err != nil {
+		a.table.Close()
+		return "", err
+	}
+	s := a.table.Snapshot()
+	a.log.Info("the table is kept on disk", "directory", a.config.State, "rows", s.Len(), "revision", s.Revision())
+	return id, nil
 }
 
 func (a *App) listen() (lines []string, err error) {
@@ -186,5 +208,8 @@ func (a *App) Stop() {
 	select {
 	case <-ended:
 	case <-ctx.Done():
+	}
+	if err := a.table.Close(); err != nil {
+		a.log.Error("the state directory could not be closed", "error", err)
 	}
 }

@@ -20,6 +20,7 @@ const maxScriptLine = 1 << 20
 
 func applyCommand(r *run) *cobra.Command {
 	var ifRevision uint64
+	var o applyOptions
 	c := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "run the writing verbs of a file, a line each, as one change",
@@ -40,11 +41,10 @@ change: all of them, or none. "#" starts a comment; an argument with blanks is q
 				return err
 			}
 			defer ed.close()
-			var want *uint64
 			if c.Flags().Changed("if-revision") {
-				want = &ifRevision
+				o.ifRevision = &ifRevision
 			}
-			x, err := ed.apply(c.Context(), edits, want)
+			x, err := ed.apply(c.Context(), edits, o)
 			if err != nil {
 				return atScriptLine(err, inputName(argv[0]), lines)
 			}
@@ -52,6 +52,7 @@ change: all of them, or none. "#" starts a comment; an argument with blanks is q
 		},
 	}
 	c.Flags().Uint64Var(&ifRevision, "if-revision", 0, "refuse where the table is not at this `REVISION`")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would change, and change nothing")
 	return c
 }
 
@@ -99,7 +100,8 @@ func atScriptLine(err error, name string, lines []int) error {
 func parseScript(name string, script []byte) (edits []edit, at []int, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(script))
 	lines.Buffer(nil, maxScriptLine)
-	for n := 1; lines.Scan(); n++ {
+	n := 1
+	for ; lines.Scan(); n++ {
 		words, err := splitWords(lines.Text())
 		if err != nil {
 			return nil, nil, usage("%s: line %d: %v", name, n, err)
@@ -108,12 +110,17 @@ func parseScript(name string, script []byte) (edits []edit, at []int, err error)
 			continue
 		}
 		e, err := parseEdit(words)
+		if err == nil && e.dryRun {
+			err = usage("--dry-run is for the whole file: routectl apply --dry-run")
+		}
 		if err != nil {
 			return nil, nil, usage("%s: line %d: %v", name, n, err)
 		}
 		edits, at = append(edits, e), append(at, n)
 	}
-	if err := lines.Err(); err != nil {
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, nil, usage("%s: line %d: longer than %d kB", name, n, maxScriptLine>>10)
+	} else if err != nil {
 		return nil, nil, usage("%s: %v", name, err)
 	}
 	return edits, at, nil

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -96,18 +98,24 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 	f.StringVar(&r.url, "url", DefaultURL, "the router's `URL`, amqp://[user:password@]host:port or amqps://… (environment: ROUTECTL_URL)")
 	f.StringVar(&r.file, "file", "", "work on this table `FILE` instead of a router")
 	f.StringVarP(&r.output, "output", "o", "table", "`FORM` of what is printed: table, wide, json, yaml")
+	root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputForms, cobra.ShellCompDirectiveNoFileComp))
 	f.StringVar(&r.tls.ca, "ca", "", "certificates to trust for amqps, a PEM `FILE` (default: the system's)")
 	f.StringVar(&r.tls.cert, "cert", "", "client certificate for amqps, a PEM `FILE`")
 	f.StringVar(&r.tls.key, "key", "", "key of --cert, a PEM `FILE`")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v: %s --help lists the flags", err, c.CommandPath())
 	})
-	root.AddCommand(editCommands(r.edit)...)
+	edits := editCommands(r.edit)
+	for _, c := range edits {
+		completeColumns(c)
+	}
+	root.AddCommand(edits...)
 	root.AddCommand(
 		listCommand(r), explainCommand(r),
 		loadCommand(r), storeCommand(r), applyCommand(r),
+		diffCommand(r), historyCommand(r), rollbackCommand(r), watchCommand(r),
 		testCommand(r), lintCommand(r),
-		sendCommand(r), recvCommand(r), statusCommand(r),
+		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r),
 		versionCommand(r),
 	)
 	root.InitDefaultCompletionCmd("completion")
@@ -120,11 +128,12 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 	return root
 }
 
+// outputForms are the values of -o.
+var outputForms = []string{"table", "wide", "json", "yaml"}
+
 func (r *run) checkFlags(c *cobra.Command) error {
-	switch r.output {
-	case "table", "wide", "json", "yaml":
-	default:
-		return usage("-o %q: one of table, wide, json, yaml", r.output)
+	if !slices.Contains(outputForms, r.output) {
+		return usage("-o %q: one of %s", r.output, strings.Join(outputForms, ", "))
 	}
 	urlGiven := c.Flags().Changed("url")
 	if r.file != "" && urlGiven {

@@ -71,6 +71,9 @@ func editCommands(sink func(context.Context, edit) error) []*cobra.Command {
 					m["origin"] = text(f.Value.String())
 				}
 				e := edit{operation: operation, arguments: m}
+				if f := c.Flags().Lookup("dry-run"); f != nil {
+					e.dryRun = f.Value.String() == "true"
+				}
 				if err := e.check(); err != nil {
 					return err
 				}
@@ -140,8 +143,25 @@ func editCommands(sink func(context.Context, edit) error) []*cobra.Command {
 		return map[string]any{}, nil
 	})
 	addOrigin(clearAll)
+	for _, c := range []*cobra.Command{deletePattern, clearAll} {
+		c.Flags().Bool("dry-run", false, "say what would go, and change nothing")
+	}
 
 	return []*cobra.Command{add, insert, set, replace, replaceAll, del, deletePattern, clearAll}
+}
+
+// completeColumns has the shell know the values of columns that have a few only.
+func completeColumns(c *cobra.Command) {
+	for flag, values := range flagValues {
+		if c.Flags().Lookup(flag) != nil {
+			c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+}
+
+var flagValues = map[string][]string{
+	"pick":    {"all", "any", "first"},
+	"balance": {"least-busy", "round-robin", "weighted", "hash"},
 }
 
 // addOrigin gives a verb the flag that turns it to the rows of one origin, learned ones too.
@@ -180,7 +200,7 @@ func (r *run) edit(ctx context.Context, e edit) error {
 		return err
 	}
 	defer ed.close()
-	x, err := ed.apply(ctx, []edit{e}, nil)
+	x, err := ed.apply(ctx, []edit{e}, applyOptions{dryRun: e.dryRun})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type explanation struct {
 	Matches  []explainMatch `json:"matches"`
 	Hops     []string       `json:"hops"`
 	Routed   string         `json:"routed,omitempty"` // what was looked up, where it is not the address as written
+	Near     []string       `json:"near,omitempty"`   // patterns that nearly fit, and why they do not
 }
 
 // explainMatch is one row whose pattern fits. Exactly one of Hop and Problem is there.
@@ -96,14 +97,14 @@ func (x explanation) routed() bool {
 func drawExplanation(p *printer, x explanation) {
 	if len(x.Matches) == 0 {
 		p.line(fmt.Sprintf("%s: no row matches (revision %d)", strconv.Quote(x.Address), x.Revision))
+		drawNear(p, x)
 		return
 	}
+	defer drawNear(p, x)
+	defer drawUnused(p, x)
 	p.columns("USED", "GROUP", "PICK", "PATTERN", "ADDRESS", "CAPTURES", "HOP")
 	for _, m := range x.Matches {
 		used := "no"
-		if p.wide && m.Why != "" {
-			used += ": " + m.Why
-		}
 		if m.Used {
 			used = "yes"
 		}
@@ -136,6 +137,32 @@ func drawExplanation(p *printer, x explanation) {
 	p.line("hops: " + strings.Join(x.Hops, " "))
 }
 
+// maxUnused bounds the rows of which the form for people says why they are not used.
+const maxUnused = 20
+
+// drawUnused says of the rows that are not used why not.
+func drawUnused(p *printer, x explanation) {
+	n := 0
+	for _, m := range x.Matches {
+		if m.Used || m.Why == "" {
+			continue
+		}
+		if n++; n > maxUnused {
+			continue
+		}
+		p.line("not used: " + cell(m.Pattern) + " --> " + cell(m.Address) + ": " + cell(m.Why))
+	}
+	if n > maxUnused {
+		p.line(fmt.Sprintf("and %d more that are not used", n-maxUnused))
+	}
+}
+
+func drawNear(p *printer, x explanation) {
+	for _, n := range x.Near {
+		p.line("near: " + cell(n))
+	}
+}
+
 // readExplanation reads the map that EXPLAIN answers; its lists are never nil.
 func readExplanation(body any) (explanation, error) {
 	var x explanation
@@ -152,7 +179,7 @@ func readExplanation(body any) (explanation, error) {
 
 // explanationOf is what a table file says.
 func explanationOf(t *routetable.Explanation) explanation {
-	x := explanation{Address: t.Address, Revision: t.Revision, Hops: t.Hops, Routed: t.Routed}
+	x := explanation{Address: t.Address, Revision: t.Revision, Hops: t.Hops, Routed: t.Routed, Near: t.Near}
 	for _, m := range t.Matches {
 		one := explainMatch{
 			Pattern: m.Pattern, Address: m.Address, Captures: m.Captures, Result: m.Result, Pick: m.Pick.String(),

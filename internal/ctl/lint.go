@@ -1,6 +1,8 @@
 package ctl
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -10,17 +12,16 @@ import (
 
 func lintCommand(r *run) *cobra.Command {
 	return &cobra.Command{
-		Use:   "lint FILE",
-		Short: "point out what is allowed in a table file and probably not meant",
-		Long: `Lint points out shadowed rows, $N without a group, unreachable fallbacks, name cycles and open hosts.
-Exit status 1 says that there is something. It needs no router.`,
-		Args: arguments(cobra.ExactArgs(1)),
+		Use:   "lint [FILE]",
+		Short: "point out what is allowed in a table and probably not meant",
+		Long: `Lint points out shadowed rows, rows that lead to one hop twice, $N without a group, unreachable fallbacks, name cycles and open hosts.
+Exit status 1 says that there is something. With FILE, or with --file, it needs no router; else it looks at the running table.`,
+		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
-			f, t, err := r.openTable(argv[0])
+			warnings, err := r.lint(c.Context(), argv)
 			if err != nil {
 				return err
 			}
-			warnings := joinWarnings(f.Warnings, t.Snapshot().Lint())
 			err = r.print(warnings, func(p *printer) {
 				for _, w := range warnings {
 					p.line(w.String())
@@ -35,6 +36,45 @@ Exit status 1 says that there is something. It needs no router.`,
 			return err
 		},
 	}
+}
+
+func (r *run) lint(ctx context.Context, argv []string) ([]routetable.Warning, error) {
+	if len(argv) == 0 {
+		ed, err := r.editor(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		defer ed.close()
+		return ed.lint(ctx)
+	}
+	if r.file != "" {
+		return nil, usage("lint: give FILE or --file, not both")
+	}
+	f, t, err := r.openTable(argv[0])
+	if err != nil {
+		return nil, err
+	}
+	return joinWarnings(f.Warnings, t.Snapshot().Lint()), nil
+}
+
+func (t *local) lint(context.Context) ([]routetable.Warning, error) {
+	return joinWarnings(t.file.Warnings, t.table.Snapshot().Lint()), nil
+}
+
+func (t *remote) lint(ctx context.Context) ([]routetable.Warning, error) {
+	a, err := t.ask(ctx, "LINT", nil)
+	if err != nil {
+		return nil, err
+	}
+	body, _ := a.body.(map[string]any)
+	warnings := []routetable.Warning{}
+	for _, v := range plainList(body["warnings"]) {
+		m, _ := plain(v).(map[string]any)
+		warnings = append(warnings, routetable.Warning{
+			Pattern: fmt.Sprint(m["pattern"]), Address: fmt.Sprint(m["address"]), What: fmt.Sprint(m["what"]),
+		})
+	}
+	return warnings, nil
 }
 
 // joinWarnings puts what the file's reader and the table said together, each once. The reader knows the lines.

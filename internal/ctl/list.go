@@ -155,8 +155,13 @@ func readColumn(op *routetable.Op, column string, v any) error {
 	if column == "" || v == nil {
 		return nil
 	}
-	text, ok := v.(string)
-	if !ok {
+	var text string
+	switch v := v.(type) {
+	case string:
+		text = v
+	case []byte: // text that is not UTF-8
+		text = string(v)
+	default:
 		text = fmt.Sprint(plain(v))
 	}
 	switch column {

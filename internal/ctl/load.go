@@ -1,8 +1,10 @@
 package ctl
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -18,36 +20,45 @@ func loadCommand(r *run) *cobra.Command {
 as one change. With --merge they join them.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
-			f, err := r.readTable(argv[0])
-			if _, ok := errors.AsType[*routetable.FileError](err); ok {
-				return no("load: %v", err)
-			}
-			if err != nil {
-				return err
-			}
-			ed, err := r.editor(c.Context(), false)
-			if err != nil {
-				return err
-			}
-			defer ed.close()
-			if r.env.Terminal {
-				o.progress = func(sent, total int) {
-					fmt.Fprintf(r.env.Stderr, "\rload: %d of %d kB", sent>>10, total>>10)
-					if sent == total {
-						fmt.Fprintln(r.env.Stderr)
-					}
-				}
-			}
-			x, err := ed.load(c.Context(), f, o)
-			if err != nil {
-				return err
-			}
-			return r.printResult(x)
+			return r.load(c.Context(), argv[0], o)
 		},
 	}
 	c.Flags().BoolVar(&o.merge, "merge", false, "keep the rows that are there")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would change, and change nothing")
 	return c
+}
+
+func (r *run) load(ctx context.Context, name string, o loadOptions) error {
+	o.source = name
+	if r.env.Terminal {
+		var last int
+		o.progress = func(text string) {
+			fmt.Fprintf(r.env.Stderr, "\rload: %-*s", last, text)
+			last = utf8.RuneCountInString(text)
+		}
+		defer func() { fmt.Fprintf(r.env.Stderr, "\r%*s\r", len("load: ")+last, "") }()
+	}
+	o.tell("reading %s", inputName(name))
+	f, err := r.readTable(name)
+	if _, ok := errors.AsType[*routetable.FileError](err); ok {
+		return no("load: %v", err)
+	}
+	if err != nil {
+		return err
+	}
+	ed, err := r.editor(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer ed.close()
+	x, err := ed.load(ctx, f, o)
+	if err != nil {
+		return err
+	}
+	if o.progress != nil {
+		o.progress("done")
+	}
+	return r.printResult(x)
 }
 
 func inputName(arg string) string {

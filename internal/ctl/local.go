@@ -37,8 +37,8 @@ func openLocal(name string, mustExist bool) (editor, error) {
 
 func (t *local) close() {}
 
-func (t *local) apply(_ context.Context, edits []edit, ifRevision *uint64) (result, error) {
-	if ifRevision != nil {
+func (t *local) apply(_ context.Context, edits []edit, o applyOptions) (result, error) {
+	if o.ifRevision != nil {
 		return result{}, usage("--if-revision: a file has no revisions: use --url")
 	}
 	cmd := admin.Apply{}
@@ -49,7 +49,7 @@ func (t *local) apply(_ context.Context, edits []edit, ifRevision *uint64) (resu
 		}
 		cmd.Commands = append(cmd.Commands, c)
 	}
-	return t.do(cmd, false)
+	return t.do(cmd, o.dryRun)
 }
 
 // do runs a command on the table and writes the file where that changed something.

@@ -130,13 +130,13 @@ func (m *manager) call(ctx context.Context, q call) (reply, error) {
 	}
 }
 
-// timeout is how long a call may take: a million rows are parsed, checked and loaded by one of them.
+// timeout is how long a call may take. What changes the table may be behind a load of a million rows, or be one.
 func (q call) timeout() time.Duration {
 	switch q.operation {
-	case "LOAD-COMMIT", "STORE", "APPLY":
-		return longCallTimeout
+	case "QUERY", "READ", "EXPLAIN", "HISTORY", "LOAD-BEGIN", "LOAD-CHUNK", "LOAD-ABORT", "WATCH":
+		return callTimeout
 	}
-	return callTimeout
+	return longCallTimeout
 }
 
 // message is the request of a call.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -41,8 +42,8 @@ func (t *remote) do(ctx context.Context, q call) (reply, error) {
 	return a, err
 }
 
-func (t *remote) apply(ctx context.Context, edits []edit, ifRevision *uint64) (result, error) {
-	if len(edits) == 1 && ifRevision == nil {
+func (t *remote) apply(ctx context.Context, edits []edit, o applyOptions) (result, error) {
+	if len(edits) == 1 && o == (applyOptions{}) {
 		a, err := t.ask(ctx, edits[0].operation, edits[0].arguments)
 		if err != nil {
 			return result{}, err
@@ -57,15 +58,17 @@ func (t *remote) apply(ctx context.Context, edits []edit, ifRevision *uint64) (r
 		}
 		ops[i] = op
 	}
-	arguments := map[string]any{"ops": ops}
-	if ifRevision != nil {
-		arguments["ifRevision"] = *ifRevision
+	arguments := map[string]any{"ops": ops, "dryRun": o.dryRun}
+	if o.ifRevision != nil {
+		arguments["ifRevision"] = *o.ifRevision
 	}
 	a, err := t.ask(ctx, "APPLY", arguments)
 	if err != nil {
 		return result{}, err
 	}
-	return readResult(a)
+	x, err := readResult(a)
+	x.DryRun = o.dryRun
+	return x, err
 }
 
 func readResult(a reply) (result, error) {
@@ -94,30 +97,18 @@ func wholeOr(v any, otherwise int64) int64 {
 }
 
 func (t *remote) load(ctx context.Context, f *routetable.File, o loadOptions) (result, error) {
-	var text bytes.Buffer
-	if err := f.WriteArrow(&text); err != nil {
-		return result{}, no("load: %v", err)
-	}
-	mode := "replace"
+	o.mode = "replace"
 	if o.merge {
-		mode = "merge"
+		o.mode = "merge"
 	}
-	a, err := t.ask(ctx, "LOAD-BEGIN", map[string]any{"mode": mode})
+	session, err := t.upload(ctx, f, o)
 	if err != nil {
 		return result{}, err
 	}
-	session := stringOf(a.body, "session")
-	total := text.Len()
-	for text.Len() > 0 {
-		if _, err := t.ask(ctx, "LOAD-CHUNK", map[string]any{"session": session, "text": text.Next(chunkBytes)}); err != nil {
-			t.abort(ctx, session)
-			return result{}, err
-		}
-		if o.progress != nil {
-			o.progress(total-text.Len(), total)
-		}
-	}
-	a, err = t.ask(ctx, "LOAD-COMMIT", map[string]any{"session": session, "dryRun": o.dryRun})
+	o.tell("the router checks and loads %s", plural(len(f.Routes), "row"))
+	// An interrupt comes too late now: the router does it all or nothing, and says which.
+	ctx = context.WithoutCancel(ctx)
+	a, err := t.ask(ctx, "LOAD-COMMIT", map[string]any{"session": session, "dryRun": o.dryRun})
 	if err != nil {
 		t.abort(ctx, session)
 		return result{}, err
@@ -125,6 +116,49 @@ func (t *remote) load(ctx context.Context, f *routetable.File, o loadOptions) (r
 	x, err := readResult(a)
 	x.DryRun = o.dryRun
 	return x, err
+}
+
+func (o loadOptions) tell(format string, args ...any) {
+	if o.progress != nil {
+		o.progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// upload brings the rows of f to the router as a load that is not committed, and gives its session. After an error, an interrupt too, there
+// is none.
+func (t *remote) upload(ctx context.Context, f *routetable.File, o loadOptions) (session string, err error) {
+	o.tell("writing %s", plural(len(f.Routes), "row"))
+	var text bytes.Buffer
+	if err := f.WriteArrow(&text); err != nil {
+		return "", no("load: %v", err)
+	}
+	a, err := t.ask(context.WithoutCancel(ctx), "LOAD-BEGIN", map[string]any{"mode": o.mode, "source": sourceName(o.source)})
+	if err != nil {
+		return "", err
+	}
+	session = stringOf(a.body, "session")
+	total := text.Len()
+	for text.Len() > 0 {
+		if _, err := t.ask(ctx, "LOAD-CHUNK", map[string]any{"session": session, "text": text.Next(chunkBytes)}); err != nil {
+			t.abort(ctx, session)
+			return "", err
+		}
+		sent := total - text.Len()
+		o.tell("sent %d%% of %s (%d of %d kB)", int64(sent)*100/int64(total), plural(len(f.Routes), "row"), sent>>10, total>>10)
+	}
+	if ctx.Err() != nil { // the last chunk went out and came back; the table is as it was
+		t.abort(ctx, session)
+		return "", ctx.Err()
+	}
+	return session, nil
+}
+
+// sourceName is the name of a file as the history keeps it.
+func sourceName(name string) string {
+	if name = filepath.Base(name); len(name) > 200 {
+		name = name[:200]
+	}
+	return strings.ToValidUTF8(name, "?")
 }
 
 // abort gives the router its memory back; it would drop the load by itself after a while. The caller has an error to

@@ -2,10 +2,12 @@ package ctl
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
@@ -47,7 +49,9 @@ func (d *doorCaller) call(_ context.Context, q call) (reply, error) {
 }
 
 func newDoor(t *testing.T, role admin.Role) *doorCaller {
-	return &doorCaller{t: t, as: admin.Caller{User: "u", Role: role}, core: admin.New(routetable.New(), admin.Options{Name: "r"})}
+	noon := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	core := admin.New(routetable.New(), admin.Options{Name: "r", Now: func() time.Time { return noon }})
+	return &doorCaller{t: t, as: admin.Caller{User: "u", Remote: "127.0.0.1:4711", Role: role}, core: core}
 }
 
 // The verbs do the same on a router: each session of testdata/ctl/router is run on one.
@@ -76,7 +80,8 @@ func TestRouterSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			if role == admin.RoleViewer {
-				if _, err := d.core.Table().Add("COLOSSUS", "amqp://user:secret@5.6.7.8:1234"); err != nil {
+				boss := admin.Caller{User: "boss", Via: "file:default.yaml", Role: admin.RoleAdmin}
+				if _, err := d.core.Do(boss, admin.Add{Route: routetable.NewRoute("COLOSSUS", "amqp://user:secret@5.6.7.8:1234")}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -123,13 +128,13 @@ func TestLoadGoesInChunks(t *testing.T) {
 	for i := range 12_000 {
 		f.Routes = append(f.Routes, routetable.NewRoute("some/rather/long/name/for/a/pattern/"+string(rune('a'+i%26))+strings.Repeat("é", i%40)+strings.Repeat("z", i/400)+strings.Repeat("y", i%400/40), "amqp://host.example:5672/some/where"))
 	}
-	var sent []int
-	x, err := (&remote{caller: d}).load(context.Background(), f, loadOptions{progress: func(n, total int) { sent = append(sent, n*100/total) }})
+	var told []string
+	x, err := (&remote{caller: d}).load(context.Background(), f, loadOptions{progress: func(s string) { told = append(told, s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(sent) < 2 || sent[len(sent)-1] != 100 {
-		t.Errorf("got progress %v", sent)
+	if n := len(told); n < 4 || told[0] != "writing 12000 rows" || !strings.HasPrefix(told[n-2], "sent 100% of 12000 rows (") || told[n-1] != "the router checks and loads 12000 rows" {
+		t.Errorf("got progress %q", told)
 	}
 	if n := d.core.Table().Snapshot().Len(); n != x.Added || n < 8_000 {
 		t.Errorf("got %d rows in the table, %d added", n, x.Added)
@@ -166,7 +171,7 @@ func TestExitStatusOfAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &remote{caller: failing{c.err}}
-			_, err := r.apply(context.Background(), []edit{{operation: "ADD"}}, nil)
+			_, err := r.apply(context.Background(), []edit{{operation: "ADD"}}, applyOptions{})
 			if got := statusOf(err); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
@@ -182,3 +187,72 @@ type failing struct{ err error }
 func (f failing) call(context.Context, call) (reply, error) { return reply{}, f.err }
 func (failing) close()                                      {}
 func (failing) replyTo() string                             { return "" }
+
+// interruptedAt is a caller whose user interrupts at the first call of an operation, once it was answered.
+type interruptedAt struct {
+	*doorCaller
+	operation string
+	interrupt context.CancelFunc
+}
+
+func (c interruptedAt) call(ctx context.Context, q call) (reply, error) {
+	if ctx.Err() != nil {
+		return reply{}, no("interrupted")
+	}
+	a, err := c.doorCaller.call(ctx, q)
+	if q.operation == c.operation {
+		c.interrupt()
+	}
+	return a, err
+}
+
+func TestInterruptedLoadChangesNothingOrAll(t *testing.T) {
+	f := &routetable.File{}
+	for i := range 200 {
+		f.Routes = append(f.Routes, routetable.NewRoute(fmt.Sprint(i)+strings.Repeat("x", 10_000), "amqp://h"))
+	}
+	for _, c := range []struct {
+		at   string
+		rows int
+		log  string
+	}{
+		{"LOAD-BEGIN", 0, "[LOAD-BEGIN LOAD-ABORT]"},
+		{"LOAD-CHUNK", 0, "[LOAD-BEGIN LOAD-CHUNK LOAD-ABORT]"},
+		{"LOAD-COMMIT", 200, "[LOAD-BEGIN LOAD-CHUNK LOAD-CHUNK LOAD-COMMIT]"},
+	} {
+		t.Run(c.at, func(t *testing.T) {
+			d := newDoor(t, admin.RoleAdmin)
+			ctx, interrupt := context.WithCancel(context.Background())
+			defer interrupt()
+			_, err := (&remote{caller: interruptedAt{d, c.at, interrupt}}).load(ctx, f, loadOptions{})
+			if (err == nil) != (c.rows > 0) || err != nil && (statusOf(err) != exitNo || errorText(err) != "interrupted") {
+				t.Errorf("got error %v", err)
+			}
+			s := d.core.Table().Snapshot()
+			if s.Len() != c.rows || s.Revision() > 1 || fmt.Sprint(d.log) != c.log {
+				t.Errorf("got %d rows at revision %d by %v, want %d by %s", s.Len(), s.Revision(), d.log, c.rows, c.log)
+			}
+		})
+	}
+}
+
+func TestDiffComesInPages(t *testing.T) {
+	d := newDoor(t, admin.RoleAdmin)
+	f := &routetable.File{}
+	for i := range 10_500 {
+		f.Routes = append(f.Routes, routetable.NewRoute(fmt.Sprintf("N%05d", i), "amqp://h"))
+	}
+	x, err := (&remote{caller: d}).diffFile(context.Background(), "many", f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(x.Rows) != len(f.Routes) || x.Rows[10_499].After.Pattern != "N10499" || x.To != "many" {
+		t.Errorf("got %d rows", len(x.Rows))
+	}
+	if got := strings.Join(d.log, " "); got != "LOAD-BEGIN LOAD-CHUNK DIFF DIFF" {
+		t.Errorf("got %s", got)
+	}
+	if d.core.Table().Revision() != 0 {
+		t.Error("a diff changed the table")
+	}
+}

@@ -15,14 +15,26 @@ func testCommand(r *run) *cobra.Command {
 		Use:   "test FILE",
 		Short: "check the expect list of a table file",
 		Long: `Test looks the addresses of FILE's expect list up in FILE's rows and compares the hops, as sets of canonical text.
-Exit status 1 says that one differs. It needs no router.`,
-		Args: arguments(cobra.ExactArgs(1)),
+Exit status 1 says that one differs. It needs no router. With --file TABLE the rows are those of TABLE, and FILE may be left out.`,
+		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
-			f, t, err := r.openTable(argv[0])
+			name := r.file
+			if len(argv) > 0 {
+				name = argv[0]
+			}
+			if name == "" {
+				return usage("test: give FILE, or --file TABLE")
+			}
+			f, t, err := r.openTable(name)
 			if err != nil {
 				return err
 			}
-			v := tested{File: argv[0], Expectations: len(f.Expect), Failures: []testFailure{}}
+			if r.file != "" && r.file != name {
+				if _, t, err = r.openTable(r.file); err != nil {
+					return err
+				}
+			}
+			v := tested{File: name, Expectations: len(f.Expect), Failures: []testFailure{}}
 			for _, x := range routetable.CheckExpect(t.Snapshot(), f.Expect) {
 				v.Failures = append(v.Failures, testFailure{
 					Line: x.Expect.Line, Address: x.Expect.Address, Expected: filled(x.Expect.Hops), Got: filled(x.Got), What: x.Msg,
