@@ -117,6 +117,8 @@ func (l *arrowLine) field(what string, equals bool) (string, error) {
 }
 
 func (f *File) parseArrow(text string) error {
+	f.Routes = make([]Route, 0, min(strings.Count(text, "\n")+1, 1<<20))
+	f.compiled = make([]*compiled, 0, cap(f.Routes))
 	var pending []string
 	begun := false
 	for number := 1; text != ""; number++ {
@@ -190,6 +192,9 @@ func lastBlank(lines []string) int {
 
 // keepComments gives the last row its comments.
 func (f *File) keepComments(before []string, after string) {
+	if len(before) == 0 && after == "" {
+		return
+	}
 	k := keyOf(&f.Routes[len(f.Routes)-1])
 	if len(before) > 0 {
 		f.comments.before[k] = append(f.comments.before[k], before...)

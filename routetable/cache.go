@@ -19,7 +19,7 @@ type rowCache struct{ rows []atomic.Pointer[Route] }
 // Bounds of the caches, in entries.
 const (
 	minRowCache   = 1 << 8
-	maxRowCache   = 1 << 15
+	maxRowCache   = 1 << 14
 	minMatchCache = 1 << 10
 	maxMatchCache = 1 << 16
 )
@@ -46,15 +46,22 @@ func (c *caches) fit(n int) {
 // route returns the row of a slot that has one. It is shared.
 func (s *Snapshot) route(slot uint32) *Route {
 	ref := *s.slots.at(int(slot))
-	key := recordKey(s.chunks, ref)
-	rows := s.caches.rows.Load().rows
-	at := &rows[int(slot)&(len(rows)-1)]
-	if r := at.Load(); r != nil && r.c.record == key {
+	if r := s.kept(slot, ref); r != nil {
 		return r
 	}
-	r := s.decode(recordAt(s.chunks, ref), key)
-	at.Store(r)
+	r := s.decode(recordAt(s.chunks, ref), recordKey(s.chunks, ref))
+	rows := s.caches.rows.Load().rows
+	rows[int(slot)&(len(rows)-1)].Store(r)
 	return r
+}
+
+// kept returns the row of a slot's ref if it is in the cache.
+func (s *Snapshot) kept(slot uint32, ref uint64) *Route {
+	rows := s.caches.rows.Load().rows
+	if r := rows[int(slot)&(len(rows)-1)].Load(); r != nil && r.key == recordKey(s.chunks, ref) {
+		return r
+	}
+	return nil
 }
 
 // wholeRow is a row with all that belongs to it, in one piece.
@@ -80,12 +87,12 @@ func (s *Snapshot) decode(rec record, key uint64) *Route {
 	} else {
 		ok, w.pattern = false, pattern{text: r.Pattern}
 	}
-	if err := w.c.compile(r, &w.pattern, s.dynamicHosts); err != nil || !ok {
+	if err := w.c.compile(r, &w.pattern); err != nil || !ok {
 		// Only a record that was damaged in a way that its checksum does not tell: the row is there and leads nowhere.
 		w.c.match = Match{Result: r.Address, Problem: "the row's record is damaged"}
 	}
 	r.c = &w.c
-	w.c.record = key
+	r.key = key
 	w.c.match.Route = r
 	w.matches[0] = w.c.match
 	w.c.matches = w.matches[:]

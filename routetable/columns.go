@@ -325,13 +325,10 @@ func sameColumns(a, b *Route, set ColumnSet) string {
 // namedColumns is the set of columns that the caller gave a value: those it says, and those of the row that are not zero.
 func namedColumns(op *Op) ColumnSet {
 	set := op.Columns
-	r := op.Route
-	if r.Retry == 0 {
-		r.Retry = -1
-	}
 	for i := range columns {
-		if columns[i].isSet(&r) {
-			set |= columns[i].set
+		c := &columns[i]
+		if c.isSet(&op.Route) && (c.set != ColRetry || op.Route.Retry != 0) {
+			set |= c.set
 		}
 	}
 	return set

@@ -96,7 +96,7 @@ func (e *edit) compile(r *Route, p *pattern) error {
 	if err := checkColumns(r); err != nil {
 		return err
 	}
-	c, err := compileRow(r, p, e.base.dynamicHosts)
+	c, err := compileRow(r, p)
 	if err != nil {
 		return err
 	}
@@ -105,12 +105,12 @@ func (e *edit) compile(r *Route, p *pattern) error {
 }
 
 // compileRow makes what the table keeps of a row's texts. It refuses a bad predicate and a bad literal address.
-func compileRow(r *Route, p *pattern, dynamicHosts bool) (*compiled, error) {
+func compileRow(r *Route, p *pattern) (*compiled, error) {
 	c := &compiled{}
-	return c, c.compile(r, p, dynamicHosts)
+	return c, c.compile(r, p)
 }
 
-func (c *compiled) compile(r *Route, p *pattern, dynamicHosts bool) error {
+func (c *compiled) compile(r *Route, p *pattern) error {
 	c.pattern = p
 	if len(r.Address) > MaxTextBytes {
 		return &RefusedError{What: "the address is longer than 64 KiB", Where: "address"}
@@ -132,16 +132,42 @@ func (c *compiled) compile(r *Route, p *pattern, dynamicHosts bool) error {
 		return nil
 	}
 	value := c.template.of(r.Address)
-	h, err := parseHop(value)
-	if err != nil {
+	var h parsedHop
+	if err := h.parse(value); err != nil {
 		return err
 	}
-	c.key = h.Key
+	c.key, c.hop, c.warning = h.Key, h.Hop, h.warning
 	c.match = Match{Result: value, Problem: h.problem}
 	if h.problem == "" {
-		c.match.Hop = &h.Hop
+		c.match.Hop = &c.hop
 	}
 	return nil
+}
+
+// holds reports whether c is what compile makes of r.
+func (c *compiled) holds(r *Route) bool {
+	if c.pattern.text != r.Pattern || (c.when == nil) != (r.When == "") || c.when != nil && c.when.text != r.When {
+		return false
+	}
+	if c.template == &literalTemplate {
+		return c.match.Result == r.Address
+	}
+	return c.template.text == r.Address
+}
+
+// of is a copy of c for row r.
+func (c *compiled) of(r *Route) *compiled {
+	fresh := *c
+	fresh.become(r)
+	return &fresh
+}
+
+// become makes a copy that of row r.
+func (c *compiled) become(r *Route) {
+	c.match.Route, c.matches = r, nil
+	if c.match.Hop != nil {
+		c.match.Hop = &c.hop
+	}
 }
 
 // templateKey is the normal form of an address that is a template: its scheme in lower case, amqp:// where there is none.
@@ -212,9 +238,7 @@ func (e *edit) change(old, r *Route) {
 	if r.Order != old.Order {
 		e.makePlace(r)
 	}
-	c := *r.c
-	c.match.Route = r
-	r.c = &c
+	r.c = r.c.of(r)
 	e.touch(r.ID, old).now = r
 	e.write(r)
 	if r.orderKey() != old.orderKey() {
@@ -360,6 +384,7 @@ func (e *edit) note(format string, args ...any) {
 func (e *edit) finish() (*Snapshot, Change, error) {
 	c := Change{Note: strings.Join(e.notes, "; "), Warnings: e.warn, MatchSet: e.s.match != e.base.match}
 	configured := c.MatchSet
+	c.Added = make([]*Route, 0, len(e.fresh))
 	for i := range e.touched {
 		was, now := e.touched[i].was, e.touched[i].now
 		switch {

@@ -65,7 +65,7 @@ func (s *Snapshot) Explain(addr, target string, property func(string) (string, b
 
 // explainRows appends every row whose pattern fits addr. Groups that are not used get the numbers after n.
 func (s *Snapshot) explainRows(dst []Explained, addr string, used map[uint64]int, n int, property func(string) (string, bool)) []Explained {
-	rows := s.rowsFor(nil, addr)
+	rows := s.rowsFor(nil, addr, hashAddress(addr))
 	cands := groupRows(make([]cand, 0, len(rows)), rows, func(*Route) bool { return true })
 	for i := range cands {
 		c := &cands[i]
@@ -191,7 +191,7 @@ func (s *Snapshot) near(addr string) []string {
 // unguarded gives at most maxNear patterns that addr fits but for its guard.
 func (s *Snapshot) unguarded(addr string) []*pattern {
 	var found []*pattern
-	s.index.find(addr, func(slot uint32) {
+	s.index.find(addr, hashAddress(addr), func(slot uint32) {
 		rec := s.record(slot)
 		if len(found) == maxNear || rec == nil || rec.flags()&recWild == 0 {
 			return

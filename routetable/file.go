@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -27,6 +30,9 @@ type File struct {
 	Routes   []Route
 	Expect   []Expect
 	Warnings []Warning // of ParseFile
+
+	compiled []*compiled // of Routes, as they were read
+	later    bool        // rows are compiled when all are read
 
 	live     []Route // rows of live connections, written as comments
 	comments comments
@@ -118,13 +124,18 @@ func ParseFile(name string, data []byte) (*File, error) {
 	if len(data) > MaxFileBytes {
 		return nil, &FileError{Name: name, Line: 1, Column: 1, Msg: "a table file is at most 512 MiB"}
 	}
-	f := &File{text: string(data), comments: comments{before: map[rowKey][]string{}, after: map[rowKey]string{}}}
+	f := newFile(string(data))
 	text := strings.TrimPrefix(f.text, bom)
 	var err error
 	if f.yaml = looksYAML(text); f.yaml {
 		err = f.parseYAML(data[len(f.text)-len(text):])
 	} else {
-		err = f.parseArrow(text)
+		f.later = len(text) > manyFileBytes
+		if err = f.parseArrow(text); f.later && (err != nil || !f.compileLater()) {
+			// Row by row, so that the first error is told, and where.
+			f = newFile(f.text)
+			err = f.parseArrow(text)
+		}
 	}
 	if err == nil {
 		err = f.check()
@@ -138,6 +149,10 @@ func ParseFile(name string, data []byte) (*File, error) {
 		return nil, fe
 	}
 	return f, nil
+}
+
+func newFile(text string) *File {
+	return &File{text: text, comments: comments{before: map[rowKey][]string{}, after: map[rowKey]string{}}}
 }
 
 // looksYAML decides on the form.
@@ -224,27 +239,75 @@ func (f *File) addRow(r *fileRow, at place) error {
 		return at.errorf("the row has no address (a row that discards has the address null)")
 	}
 	route := r.op.Route
-	if _, err := compilePattern(route.Pattern); err != nil {
+	route.line, route.column = at.line, at.column
+	if f.later {
+		f.Routes, f.compiled = append(f.Routes, route), append(f.compiled, nil)
+		return nil
+	}
+	p, err := compilePattern(route.Pattern)
+	if err != nil {
 		return r.pattern.errorf("%s", err)
 	}
-	if _, err := compileRow(&route, nil, false); err != nil {
+	c, err := compileRow(&route, p)
+	if err != nil {
 		return r.address.errorf("%s", err)
 	}
 	if err := checkColumns(&route); err != nil {
 		return at.errorf("%s", err)
 	}
-	route.line, route.column = at.line, at.column
-	f.Routes = append(f.Routes, route)
+	f.Routes, f.compiled = append(f.Routes, route), append(f.compiled, c)
 	return nil
 }
+
+// compileLater does for all rows what addRow left for later, on all processors, and reports whether there is nothing wrong with any.
+func (f *File) compileLater() (ok bool) {
+	n := runtime.GOMAXPROCS(0)
+	var bad atomic.Bool
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			for k := len(f.Routes) * i / n; k < len(f.Routes)*(i+1)/n && !bad.Load(); k++ {
+				r := &f.Routes[k]
+				p, err := compilePattern(r.Pattern)
+				if err == nil {
+					f.compiled[k], err = compileRow(r, p)
+				}
+				if err == nil {
+					err = checkColumns(r)
+				}
+				if err != nil {
+					bad.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return !bad.Load()
+}
+
+// manyFileBytes is the size from which the rows of a file are compiled together.
+const manyFileBytes = 1 << 20
+
+// manyFileRows is where a check puts only those rows into a table that can lead back to each other, and says less of what is probably not meant.
+const manyFileRows = 10_000
 
 // check loads the file into a table of its own, for what shows only in the whole.
 func (f *File) check() error {
 	t := New()
 	e := newEdit(t, t.Snapshot())
 	op := f.Op(LoadReplace)
-	err := e.do(&op)
+	var err error
+	if len(f.Routes) > manyFileRows {
+		op.Routes, op.compiled, err = e.namesOf(f)
+	}
+	var rows []*Route
+	if err == nil {
+		rows, err = e.loadList(&op)
+	}
 	var s *Snapshot
+	if err == nil {
+		err = e.loadReplace(rows, OriginOperator)
+	}
 	if err == nil {
 		s, _, err = e.finish()
 	}
@@ -259,11 +322,31 @@ func (f *File) check() error {
 		return at.errorf("%s", err)
 	}
 	f.Warnings = e.warn
-	for r := range s.Routes() {
-		f.Warnings = s.warnRow(f.Warnings, r)
+	for i := range f.Routes {
+		r := f.Routes[i]
+		r.c = f.compiled[i]
+		f.Warnings = s.warnRow(f.Warnings, &r)
 	}
 	sortWarnings(f.Warnings)
 	return nil
+}
+
+// namesOf checks that no row of the file is there twice with other columns, and returns the rows that lead to names.
+func (e *edit) namesOf(f *File) (names []Route, compiled []*compiled, err error) {
+	seen := newSeen(len(f.Routes))
+	for i := range f.Routes {
+		r := &f.Routes[i]
+		if o := seen.put(f.Routes, f.compiled, i); o >= 0 {
+			if err := e.twice(&f.Routes[o], r); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if h := f.compiled[i].match.Hop; h != nil && h.IsName() {
+			names, compiled = append(names, *r), append(compiled, f.compiled[i])
+		}
+	}
+	return names, compiled, nil
 }
 
 // Keep takes over from old what a table does not hold: the expect list, and the text. Where f is written in the form that old was read

@@ -95,41 +95,52 @@ func badAddress(offset int, what, hint string) error {
 }
 
 func parseHop(text string) (*parsedHop, error) {
+	p := &parsedHop{}
+	if err := p.parse(text); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// parse is parseHop into p, which is empty.
+func (p *parsedHop) parse(text string) error {
 	if len(text) > MaxTextBytes {
-		return nil, badAddress(0, "the address is longer than 64 KiB", "")
+		return badAddress(0, "the address is longer than 64 KiB", "")
 	}
 	if text == NullAddress {
-		return &parsedHop{Hop: Hop{Scheme: NullAddress, Text: NullAddress, Key: NullAddress}, slash: len(text)}, nil
+		p.Hop = Hop{Scheme: NullAddress, Text: NullAddress, Key: NullAddress}
+		p.slash = len(text)
+		return nil
 	}
 	if text == "" {
-		return nil, badAddress(0, "the address is empty", "a row that discards has the address null")
+		return badAddress(0, "the address is empty", "a row that discards has the address null")
 	}
 	if scheme, ok := ReservedScheme(text); ok {
-		return parseName(text, scheme)
+		return p.parseName(text, scheme)
 	}
-	return parseURL(text)
+	return p.parseURL(text)
 }
 
 // parseName reads scheme:name. The scheme is reserved, so it wins over a reading as host and port.
-func parseName(text, scheme string) (*parsedHop, error) {
+func (p *parsedHop) parseName(text, scheme string) error {
 	name := text[len(scheme)+1:]
 	if name == "" && scheme != "admin" {
-		return nil, badAddress(len(scheme)+1, scheme+": without a name", "")
+		return badAddress(len(scheme)+1, scheme+": without a name", "")
 	}
 	canonical := text
 	if text[:len(scheme)] != scheme {
 		canonical = scheme + ":" + name
 	}
-	p := &parsedHop{Hop: Hop{Scheme: scheme, Name: name, HasName: true, Text: canonical, Key: canonical}, authority: len(text), slash: len(text)}
+	p.Hop = Hop{Scheme: scheme, Name: name, HasName: true, Text: canonical, Key: canonical}
+	p.authority, p.slash = len(text), len(text)
 	if allDigits(name) && len(name) <= 5 && scheme != "link" {
 		p.warning = scheme + ": is a scheme, not a host: write amqp://" + text + " if a host and port is meant"
 	}
-	return p, nil
+	return nil
 }
 
 // parseURL reads [scheme://][user[:password]@]host[:port][/name].
-func parseURL(text string) (*parsedHop, error) {
-	p := &parsedHop{}
+func (p *parsedHop) parseURL(text string) error {
 	h := &p.Hop
 	h.Scheme = "amqp"
 	slash := strings.IndexByte(text, '/')
@@ -154,7 +165,7 @@ func parseURL(text string) (*parsedHop, error) {
 	}
 	port, hasPort, err := p.readHost(authority, at)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	h.Port = 5672
 	if h.Scheme == "amqps" {
@@ -171,12 +182,12 @@ func parseURL(text string) (*parsedHop, error) {
 		n, err := strconv.ParseUint(port, 10, 32)
 		switch {
 		case port == "":
-			return nil, badAddress(at, "the port is empty", hint)
+			return badAddress(at, "the port is empty", hint)
 		case !allDigits(port):
 			// The text is not repeated: it may be a part of a password.
-			return nil, badAddress(at, "the port is not a number", hint)
+			return badAddress(at, "the port is not a number", hint)
 		case err != nil || n > 65535:
-			return nil, badAddress(at, "the port is over 65535", hint)
+			return badAddress(at, "the port is over 65535", hint)
 		}
 		h.Port = uint16(n)
 	}
@@ -186,8 +197,8 @@ func parseURL(text string) (*parsedHop, error) {
 	case h.Scheme != "amqp" && h.Scheme != "amqps":
 		p.problem = "no outlet has the scheme " + strconv.Quote(h.Scheme)
 	}
-	p.canonical()
-	return p, nil
+	p.canonical(text)
+	return nil
 }
 
 // readUserinfo decodes user[:password]. As in Messenger, "%" and two more characters are one byte, and a NUL ends the text.
@@ -262,32 +273,36 @@ func (p *parsedHop) readHost(text string, at int) (port string, hasPort bool, er
 	return port, hasPort, nil
 }
 
-// canonical fills Text and Key of an amqp hop.
-func (p *parsedHop) canonical() {
-	var end strings.Builder
-	host := p.Host
-	if strings.IndexByte(host, ':') >= 0 {
-		host = "[" + host + "]"
+// canonical fills Text and Key of an amqp hop that was read from text.
+func (p *parsedHop) canonical(text string) {
+	var room [128]byte
+	b := append(append(room[:0], p.Scheme...), "://"...)
+	start := len(b)
+	if strings.IndexByte(p.Host, ':') >= 0 {
+		b = append(append(append(b, '['), p.Host...), ']')
+	} else {
+		b = append(b, p.Host...)
 	}
-	end.WriteString(host)
 	if (p.Scheme == "amqps" && p.Port != 5671) || (p.Scheme != "amqps" && p.Port != 5672) {
-		end.WriteByte(':')
-		end.WriteString(strconv.Itoa(int(p.Port)))
+		b = strconv.AppendUint(append(b, ':'), uint64(p.Port), 10)
 	}
 	if p.HasName {
-		end.WriteByte('/')
-		end.WriteString(p.Name)
+		b = append(append(b, '/'), p.Name...)
 	}
-	p.Text = p.Scheme + "://" + end.String()
-	p.Key = p.Text
-	if p.HasUser || p.HasPass {
-		p.Text = p.Scheme + "://" + maskText + "@" + end.String()
-		key := p.Scheme + "://" + strconv.Quote(p.User)
-		if p.HasPass {
-			key += ":" + strconv.Quote(p.Password)
+	if !p.HasUser && !p.HasPass {
+		if p.Text = text; string(b) != text {
+			p.Text = string(b)
 		}
-		p.Key = key + "@" + end.String()
+		p.Key = p.Text
+		return
 	}
+	end := string(b[start:])
+	p.Text = p.Scheme + "://" + maskText + "@" + end
+	key := p.Scheme + "://" + strconv.Quote(p.User)
+	if p.HasPass {
+		key += ":" + strconv.Quote(p.Password)
+	}
+	p.Key = key + "@" + end
 }
 
 // maskText stands for userinfo wherever people can see it.

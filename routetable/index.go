@@ -3,6 +3,7 @@ package routetable
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"math/bits"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -27,8 +28,6 @@ type index struct {
 	filter *filter
 	filed  [kinds]int32 // wildcard forms by kind of key
 	levels int32        // the deepest path
-
-	unmarked bool // rows were added without their bits: refresh makes the filter anew
 }
 
 // The kinds of keys. Cuts and grams are a kind for each length.
@@ -230,8 +229,29 @@ func (p *pathBuilder) step() {
 }
 
 func stepLiteral(node uint64, segment string) uint64 {
-	return mix(node^maphash.String(seed, segment), saltRoot)
+	return mix(node^hashSegment(segment), saltRoot)
 }
+
+// hashSegment hashes what is between two slashes, mostly a few bytes, by one multiplication of its ends. (After wyhash.)
+func hashSegment(s string) uint64 {
+	var a, b uint64
+	n := len(s)
+	p := unsafe.Slice(unsafe.StringData(s), n)
+	switch le := binary.LittleEndian; {
+	case n > 16:
+		return maphash.String(seed, s)
+	case n >= 8:
+		a, b = le.Uint64(p), le.Uint64(p[n-8:])
+	case n >= 4:
+		a, b = uint64(le.Uint32(p)), uint64(le.Uint32(p[n-4:]))
+	case n > 0:
+		a = uint64(p[0])<<16 | uint64(p[n/2])<<8 | uint64(p[n-1])
+	}
+	hi, lo := bits.Mul64(a^segmentSeed[0], b^segmentSeed[1]^uint64(n)*0x9e3779b97f4a7c15)
+	return hi ^ lo
+}
+
+var segmentSeed = [2]uint64{maphash.String(seed, "segment 0"), maphash.String(seed, "segment 1")}
 
 // add files a row, which has its slot.
 func (x *index) add(r *Route, o owner) {
@@ -270,9 +290,7 @@ func (x *index) addForm(f *form, slot uint32, o owner) {
 	if x.keys.add(uint32(best.hash>>32), slot, o) {
 		x.filed[best.kind]++
 	}
-	if !x.unmarked {
-		x.mark(f, best)
-	}
+	x.mark(f, best)
 }
 
 // mark sets the filter's bits of a form that is filed under k.
@@ -321,15 +339,25 @@ func (x *index) remove(r *Route, o owner) {
 
 // refresh makes the filter anew where it is due. s holds x.
 func (x *index) refresh(s *Snapshot) {
-	if !x.unmarked && (x.filter == nil || !x.filter.worn()) {
-		return
+	if x.filter != nil && x.filter.worn() {
+		x.renew(s, 0)
 	}
-	x.unmarked = false
+}
+
+// reserve makes the filter large enough for more wildcard forms.
+func (x *index) reserve(s *Snapshot, more int) {
+	if more > 64 && (x.filter == nil || (x.filter.added+4*more)*12 > len(x.filter.bits)*64) {
+		x.renew(s, more)
+	}
+}
+
+// renew makes the filter anew, with room for more wildcard forms.
+func (x *index) renew(s *Snapshot, more int) {
 	wild := int32(0)
 	for _, n := range x.filed {
 		wild += n
 	}
-	x.filter, x.levels = newFilter(4*int(wild)), 0
+	x.filter, x.levels = newFilter(4*(int(wild)+more)), 0
 	if wild == 0 {
 		return
 	}
@@ -369,9 +397,9 @@ func originKeys(origin string) func(yield func(uint64) bool) {
 	}
 }
 
-// find calls yield with the slots of rows that may fit addr. A slot can come more than once.
-func (x *index) find(addr string, yield func(slot uint32)) {
-	for _, w := range x.keys.get(uint32(hashText(kindExact, addr) >> 32)) {
+// find calls yield with the slots of rows that may fit addr, whose hash is given. A slot can come more than once.
+func (x *index) find(addr string, hash uint64, yield func(slot uint32)) {
+	for _, w := range x.keys.get(uint32(mix(hash, kindExact+1) >> 32)) {
 		yield(uint32(w))
 	}
 	if x.filter == nil {
@@ -421,7 +449,7 @@ func (x *index) walk(addr string, probe func(uint64)) {
 			return
 		}
 		segment, rest, more := strings.Cut(addr, "/")
-		h := maphash.String(seed, segment)
+		h := hashSegment(segment)
 		next = next[:0]
 		for _, n := range nodes {
 			if lit := mix(n^h, saltRoot); x.filter.has(lit) {

@@ -67,18 +67,14 @@ func (s *Snapshot) warnRow(dst []Warning, r *Route) []Warning {
 
 // warnLiteral appends what is to be said of a literal address.
 func (s *Snapshot) warnLiteral(dst []Warning, r *Route) []Warning {
-	value := r.c.template.of(r.Address)
-	h, err := parseHop(value)
-	if err != nil {
-		return dst
+	value, h := r.c.template.of(r.Address), &r.c.hop
+	if problem := r.c.match.Problem; problem != "" {
+		dst = append(dst, warning(r, problem+": a router does not use the row"))
 	}
-	if h.problem != "" {
-		dst = append(dst, warning(r, h.problem+": a router does not use the row"))
+	if r.c.warning != "" {
+		dst = append(dst, warning(r, r.c.warning))
 	}
-	if h.warning != "" {
-		dst = append(dst, warning(r, h.warning))
-	}
-	if h.Port == 0 && h.problem == "" && (h.Scheme == "amqp" || h.Scheme == "amqps") {
+	if h.Port == 0 && r.c.match.Problem == "" && (h.Scheme == "amqp" || h.Scheme == "amqps") {
 		dst = append(dst, warning(r, "no listener has port 0"))
 	}
 	if bare(value) && value != NullAddress && s.hasPattern(value) {
@@ -180,7 +176,7 @@ func (s *Snapshot) covering(r *Route, is func(*Route) bool) *Route {
 	fits := func(o *Route) bool { return !o.Optional && o.c.when == nil && o.c.match.Problem == "" && is(o) }
 	p := r.c.pattern
 	if p.literal() {
-		for _, o := range s.rowsFor(nil, p.lits[0]) {
+		for _, o := range s.rowsFor(nil, p.lits[0], hashAddress(p.lits[0])) {
 			if fits(o) {
 				return o
 			}
@@ -227,7 +223,7 @@ func (s *Snapshot) warnNames(dst []Warning, r *Route) []Warning {
 	if !ok {
 		return dst
 	}
-	if r.c.match.Hop.Scheme == "route" && len(s.rowsFor(nil, name)) == 0 {
+	if r.c.match.Hop.Scheme == "route" && len(s.rowsFor(nil, name, hashAddress(name))) == 0 {
 		return append(dst, warning(r, "no row matches the name "+arrowField(name)))
 	}
 	any := func(string) (string, bool) { return "", false }

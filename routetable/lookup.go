@@ -57,7 +57,7 @@ func (s *Snapshot) LookupInto(dst []Group, addr string, property func(string) (s
 // LookupUncached is LookupInto without the cache of addresses.
 func (s *Snapshot) LookupUncached(dst []Group, addr string, property func(string) (string, bool)) []Group {
 	var room [16]*Route
-	dst, _, _ = s.compute(dst, addr, s.rowsFor(room[:0], addr), property)
+	dst, _, _ = s.compute(dst, addr, s.rowsFor(room[:0], addr, hashAddress(addr)), property)
 	return dst
 }
 
@@ -69,7 +69,7 @@ func (s *Snapshot) look(dst []Group, addr string, property func(string) (string,
 		return append(dst, e.groups...), e.first, e.found
 	}
 	var room [16]*Route
-	rows := s.rowsFor(room[:0], addr)
+	rows := s.rowsFor(room[:0], addr, hash)
 	out, first, found = s.compute(dst, addr, rows, property)
 	if e == nil {
 		when := s.whens > 0 && slices.ContainsFunc(rows, func(r *Route) bool { return r.c.when != nil })
@@ -82,6 +82,10 @@ func (s *Snapshot) look(dst []Group, addr string, property func(string) (string,
 func (s *Snapshot) compute(dst []Group, addr string, rows []*Route, property func(string) (string, bool)) (out []Group, first, found bool) {
 	if len(rows) == 0 {
 		return dst, false, false
+	}
+	if r := rows[0]; len(rows) == 1 && r.c.when == nil && r.c.template.literal && r.c.match.Problem == "" && !r.Optional && !r.Fallback {
+		// Nothing competes: the common case.
+		return append(dst, Group{Pattern: r.Pattern, Pick: r.Pick, Balance: r.Balance, HashKey: hashKey(r), Number: 1, Matches: r.c.matches}), true, true
 	}
 	base := len(dst)
 	dst, first = s.pass(dst, base, addr, rows, false, property)
@@ -315,8 +319,8 @@ func urlName(to string) (string, bool) {
 	if len(to) < least || to[0]|0x20 != 'a' {
 		return "", false
 	}
-	p, err := parseURL(to)
-	if err != nil {
+	var p parsedHop
+	if err := p.parseURL(to); err != nil {
 		// A host that Messenger would not have liked either still has a name behind it.
 		return "", false
 	}

@@ -89,10 +89,11 @@ type Op struct {
 	// or a prefix of origins if it ends with "/"; load makes rows of it (empty is operator).
 	Origin string
 
-	Routes   []Route   // load
-	Mode     LoadMode  // load
-	Match    MatchMode // match; load where SetMatch
-	SetMatch bool      // load: also set the match mode
+	Routes   []Route     // load
+	compiled []*compiled // load: of Routes, where they come from a file; used where they are still true
+	Mode     LoadMode    // load
+	Match    MatchMode   // match; load where SetMatch
+	SetMatch bool        // load: also set the match mode
 
 	To uint64 // rollback: the revision whose rows come back
 

@@ -3,6 +3,7 @@ package routetable
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -257,7 +258,7 @@ func (e *edit) replace(op *Op) error {
 	}
 	if r.c.key == first.c.key {
 		// The address is kept as it was written.
-		r.Address, r.c.template, r.c.match = first.Address, first.c.template, first.c.match
+		r.Address, r.c = first.Address, r.c.withAddress(first.c, r)
 		if sameColumns(first, r, ^ColumnSet(0)) == "" {
 			e.note("already there")
 			return nil
@@ -269,6 +270,13 @@ func (e *edit) replace(op *Op) error {
 	}
 	e.change(first, r)
 	return nil
+}
+
+// withAddress is c with the address of o, whose key is the same.
+func (c *compiled) withAddress(o *compiled, r *Route) *compiled {
+	fresh := o.of(r)
+	fresh.when = c.when
+	return fresh
 }
 
 func firstConfigured(rows []*Route) *Route {
@@ -322,7 +330,7 @@ func (e *edit) replaceAll(op *Op) error {
 		seen[r.c.key] = true
 		if o := exists[r.c.key]; o != nil {
 			r.ID, r.Origin, r.Address = o.ID, o.Origin, o.Address
-			r.c.template, r.c.match = o.c.template, o.c.match
+			r.c = r.c.withAddress(o.c, r)
 			if named&ColNote == 0 {
 				r.Note = o.Note
 			}
@@ -486,38 +494,19 @@ func (e *edit) load(op *Op) error {
 	if op.SetMatch {
 		e.s.match = op.Match
 	}
-	rows := make([]*Route, 0, len(op.Routes))
-	seen := make(map[uint64]int32, len(op.Routes)) // by the hash of pattern and key
-	for i := range op.Routes {
-		r, err := e.loadRow(&op.Routes[i], origin)
-		if err != nil {
-			return err
-		}
-		id := mix(hashAddress(r.Pattern)^mix(hashAddress(r.c.key), saltWild), saltDeep)
-		for {
-			at, there := seen[id]
-			if !there {
-				break
-			}
-			if o := rows[at]; o.Pattern != r.Pattern || o.c.key != r.c.key {
-				id++
-				continue
-			}
-			if c := sameColumns(rows[at], r, ^ColumnSet(0)); c != "" {
-				return atLine(r, &RefusedError{What: fmt.Sprintf("%s --> %s is there twice, with another %s", arrowField(r.Pattern), arrowField(MaskUserinfo(r.Address)), c)})
-			}
-			e.warn = append(e.warn, Warning{Line: r.line, Pattern: r.Pattern, Address: r.Address, What: "the row is there twice"})
-			r = nil
-			break
-		}
-		if r != nil {
-			seen[id] = int32(len(rows))
-			rows = append(rows, r)
+	rows, err := e.loadList(op)
+	if err != nil {
+		return err
+	}
+	wild := 0
+	for _, r := range rows {
+		if !r.c.pattern.plain() {
+			wild++
 		}
 	}
-	if len(rows) > bulk {
-		e.s.index.unmarked = true
-	}
+	e.s.index.reserve(e.s, wild)
+	e.touched = slices.Grow(e.touched, len(rows))
+	e.fresh = slices.Grow(e.fresh, len(rows))
 	if op.Mode == LoadReplace {
 		return e.loadReplace(rows, origin)
 	}
@@ -535,7 +524,67 @@ func (e *edit) load(op *Op) error {
 	return nil
 }
 
-// bulk is the number of rows from which a load makes the index's filter anew at its end.
+// loadList makes the rows of a load, each once.
+func (e *edit) loadList(op *Op) ([]*Route, error) {
+	origin := op.Origin
+	if origin == "" {
+		origin = OriginOperator
+	}
+	rows := make([]*Route, 0, len(op.Routes))
+	list := make([]*compiled, len(op.Routes))
+	seen := newSeen(len(op.Routes))
+	for i := range op.Routes {
+		var c *compiled
+		if i < len(op.compiled) {
+			c = op.compiled[i]
+		}
+		r, err := e.loadRow(&op.Routes[i], origin, c)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = r.c
+		if o := seen.put(op.Routes, list, i); o >= 0 {
+			if err := e.twice(&op.Routes[o], r); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// seen finds rows of a list that are there already, by the hash of pattern and normalised address.
+type seen map[uint64]int32
+
+func newSeen(n int) seen { return make(seen, n) }
+
+// put notes row i, and returns the place of the row that is the same one, or -1.
+func (s seen) put(rows []Route, compiled []*compiled, i int) int {
+	r, key := &rows[i], compiled[i].key
+	id := mix(hashAddress(r.Pattern)^mix(hashAddress(key), saltWild), saltDeep)
+	for ; ; id++ {
+		at, there := s[id]
+		if !there {
+			s[id] = int32(i)
+			return -1
+		}
+		if rows[at].Pattern == r.Pattern && compiled[at].key == key {
+			return int(at)
+		}
+	}
+}
+
+// twice judges that row r is there already, as o.
+func (e *edit) twice(o, r *Route) error {
+	if c := sameColumns(o, r, ^ColumnSet(0)); c != "" {
+		return atLine(r, &RefusedError{What: fmt.Sprintf("%s --> %s is there twice, with another %s", arrowField(r.Pattern), arrowField(MaskUserinfo(r.Address)), c)})
+	}
+	e.warn = append(e.warn, Warning{Line: r.line, Pattern: r.Pattern, Address: r.Address, What: "the row is there twice"})
+	return nil
+}
+
+// bulk is the number of rows from which an edit does not say what is probably not meant in each: ParseFile has, and Lint does.
 const bulk = 1000
 
 // maxMiddle is how many new rows a load puts between old ones one by one; past it every row of the file gets a new position.
@@ -620,22 +669,34 @@ func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bo
 	return nil
 }
 
-// loadRow makes the row of a load.
-func (e *edit) loadRow(from *Route, origin string) (*Route, error) {
-	r := NewRoute(from.Pattern, from.Address)
-	copyColumns(&r, from, ^ColumnSet(0))
+// loadRow makes the row of a load. c is what a file made of the row when it was read, nil where it was not read.
+func (e *edit) loadRow(from *Route, origin string, c *compiled) (*Route, error) {
+	w := &struct {
+		Route
+		c compiled
+	}{Route: *from}
+	r := &w.Route
 	if r.Retry < 0 {
 		r.Retry = -1
 	}
-	r.Origin, r.line, r.column = origin, from.line, from.column
-	p, err := e.pattern(r.Pattern)
+	r.Origin, r.ID, r.pos, r.c, r.key = origin, 0, 0, &w.c, 0
+	err := checkColumns(r)
+	if err == nil && c != nil && c.holds(r) {
+		w.c = *c
+		w.c.become(r)
+		return r, nil
+	}
+	var p *pattern
 	if err == nil {
-		err = e.compile(&r, p)
+		p, err = e.pattern(r.Pattern)
+	}
+	if err == nil {
+		err = w.c.compile(r, p)
 	}
 	if err != nil {
-		return nil, atLine(&r, err)
+		return nil, atLine(r, err)
 	}
-	return &r, nil
+	return r, nil
 }
 
 // atLine says at which line of its file a row is refused.

@@ -28,8 +28,8 @@ type orderNode struct {
 }
 
 const (
-	maxOrderLeaf = 128
-	maxOrderKids = 64
+	maxOrderLeaf = 64
+	maxOrderKids = 32
 )
 
 func (r *Route) orderKey() orderKey {

@@ -1,10 +1,12 @@
 package routetable
 
-// Pages of a persistent array.
+// Sizes of the pages of a persistent array. A write copies one of each kind on its way: small ones, so that an edit costs little.
 const (
-	leafSize  = 32
-	blockSize = 128
-	pageSize  = leafSize * blockSize
+	leafSize  = 16
+	blockSize = 64
+	trunkSize = 64
+	perBlock  = leafSize * blockSize
+	perTrunk  = perBlock * trunkSize
 )
 
 // owner numbers the edits of a table: what carries an edit's number is that edit's alone and may be changed in place. It is a number, not
@@ -13,9 +15,14 @@ type owner uint64
 
 // parray is a persistent array: a copy of it is a snapshot, and a write copies the pages on its way that are not the edit's own yet.
 type parray[T any] struct {
-	root  []*block[T]
+	root  []*trunk[T]
 	n     int
 	owner owner // of root
+}
+
+type trunk[T any] struct {
+	owner  owner
+	blocks [trunkSize]*block[T]
 }
 
 type block[T any] struct {
@@ -30,39 +37,44 @@ type leaf[T any] struct {
 
 // at returns the value at i, which is less than n.
 func (a *parray[T]) at(i int) *T {
-	return &a.root[i/pageSize].leafs[i/leafSize%blockSize].v[i%leafSize]
+	return &a.root[i/perTrunk].blocks[i/perBlock%trunkSize].leafs[i/leafSize%blockSize].v[i%leafSize]
 }
 
 // edit returns the place of the value at i, for writing. i is at most n: at n the array grows.
 func (a *parray[T]) edit(i int, o owner) *T {
 	if a.owner != o {
-		a.root = append(make([]*block[T], 0, len(a.root)+1), a.root...)
+		a.root = append(make([]*trunk[T], 0, len(a.root)+1), a.root...)
 		a.owner = o
 	}
 	if i == a.n {
 		a.n++
-		if i%pageSize == 0 {
-			a.root = append(a.root, &block[T]{owner: o})
+		if i%perTrunk == 0 {
+			a.root = append(a.root, nil)
 		}
 	}
-	b := a.root[i/pageSize]
-	if b.owner != o {
-		fresh := *b
+	t := &a.root[i/perTrunk]
+	if *t == nil {
+		*t = &trunk[T]{owner: o}
+	} else if (*t).owner != o {
+		fresh := **t
 		fresh.owner = o
-		b = &fresh
-		a.root[i/pageSize] = b
+		*t = &fresh
 	}
-	at := i / leafSize % blockSize
-	l := b.leafs[at]
-	switch {
-	case l == nil:
-		l = &leaf[T]{owner: o}
-		b.leafs[at] = l
-	case l.owner != o:
-		fresh := *l
+	b := &(*t).blocks[i/perBlock%trunkSize]
+	if *b == nil {
+		*b = &block[T]{owner: o}
+	} else if (*b).owner != o {
+		fresh := **b
 		fresh.owner = o
-		l = &fresh
-		b.leafs[at] = l
+		*b = &fresh
 	}
-	return &l.v[i%leafSize]
+	l := &(*b).leafs[i/leafSize%blockSize]
+	if *l == nil {
+		*l = &leaf[T]{owner: o}
+	} else if (*l).owner != o {
+		fresh := **l
+		fresh.owner = o
+		*l = &fresh
+	}
+	return &(*l).v[i%leafSize]
 }

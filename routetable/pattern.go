@@ -96,7 +96,7 @@ func compilePattern(text string) (*pattern, error) {
 
 func compileMessenger(text string) *pattern {
 	if !strings.ContainsAny(text, `*%\`) {
-		return &pattern{text: text, lits: []string{text}}
+		return plainPattern(text)
 	}
 	w := &wild{}
 	var lit []byte
@@ -116,9 +116,19 @@ func compileMessenger(text string) *pattern {
 	return patternOf(text, w, form{ats: -1})
 }
 
+// plainPattern is the pattern of one literal address, in one piece.
+func plainPattern(text string) *pattern {
+	p := &struct {
+		pattern
+		lit [1]string
+	}{lit: [1]string{text}}
+	p.text, p.lits = text, p.lit[:]
+	return &p.pattern
+}
+
 func compileTopic(text string) *pattern {
 	if strings.IndexByte(text, '*') < 0 {
-		return &pattern{text: text, lits: []string{text}}
+		return plainPattern(text)
 	}
 	if text == topicPrefix+"*" {
 		return patternOf(text, &wild{lits: []string{topicPrefix, ""}, kinds: []byte{wildAny}}, form{topic: true, ats: -1})

@@ -221,7 +221,7 @@ func (b record) row(r *Route) bool {
 }
 
 // unpackRow makes a row of a record, compiled as it would be in a table.
-func unpackRow(b record, dynamicHosts bool) (*Route, error) {
+func unpackRow(b record) (*Route, error) {
 	r := new(Route)
 	if !b.row(r) {
 		return nil, &RefusedError{What: "a row's record is damaged"}
@@ -230,7 +230,7 @@ func unpackRow(b record, dynamicHosts bool) (*Route, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.c, err = compileRow(r, p, dynamicHosts); err != nil {
+	if r.c, err = compileRow(r, p); err != nil {
 		return nil, err
 	}
 	r.c.match.Route = r

@@ -22,9 +22,7 @@ type replay struct {
 }
 
 func newReplay(t *Table) *replay {
-	r := &replay{t, newEdit(t, t.snapshot.Load())}
-	r.e.s.index.unmarked = true
-	return r
+	return &replay{t, newEdit(t, t.snapshot.Load())}
 }
 
 // snapshot reads what writeState wrote.
@@ -32,7 +30,7 @@ func (r *replay) snapshot(from io.Reader, size int64) error {
 	b := bufio.NewReaderSize(from, 1<<18)
 	s := r.e.s
 	flags, err := b.ReadByte()
-	numbers := [3]uint64{}
+	numbers := [4]uint64{}
 	for i := range numbers {
 		if err == nil {
 			numbers[i], err = binary.ReadUvarint(b)
@@ -46,11 +44,12 @@ func (r *replay) snapshot(from io.Reader, size int64) error {
 	if err == nil {
 		rows, err = binary.ReadUvarint(b)
 	}
-	if err != nil || flags&^flagMatchFirst != 0 || numbers[2] > 1<<32-1 || rows > uint64(size)/recordHeader {
+	if err != nil || flags&^flagMatchFirst != 0 || numbers[2] > 1<<32-1 || numbers[3] > rows || rows > uint64(size)/recordHeader {
 		return errSnapshot
 	}
 	s.match, s.generation, s.revision = MatchMode(flags&flagMatchFirst), numbers[0], numbers[1]
 	r.e.ids.serial, r.e.nextPos = uint32(numbers[2]), pos
+	s.index.reserve(s, int(numbers[3]))
 	var rec []byte
 	for range rows {
 		head, err := b.Peek(recordHeader)

@@ -84,8 +84,7 @@ func (e *edit) comeBack(g goal, moved map[rowKey]bool) error {
 	}
 	r := *g.then
 	if g.now != nil && r.Address == g.now.Address && r.When == g.now.When {
-		c := *g.now.c
-		r.c = &c
+		r.c = g.now.c.of(&r)
 	} else if err := e.compile(&r, p); err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ type Route struct {
 	// Set by the table.
 	pos int64     // the position; table order is (Order, pos)
 	c   *compiled // of the texts above
+	key uint64    // of the record that the row was made of, 0 for another
 
 	// Set by ParseFile: where the row was read.
 	line, column int
@@ -73,7 +74,8 @@ type compiled struct {
 	key      string  // the address in normalised form: rows are told apart by it
 	match    Match   // of a literal address: Result, Hop and Problem
 	matches  []Match // match alone
-	record   uint64  // key of the record that the row was made of, 0 for another
+	hop      Hop     // of a literal address; match.Hop points here
+	warning  string  // what is probably not meant in a literal address
 }
 
 // NewRoute returns a row with every column at its default.

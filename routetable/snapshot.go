@@ -123,33 +123,31 @@ func (s *Snapshot) find(text, key, origin string) *Route {
 	return found
 }
 
-// rowsFor appends the rows whose pattern fits addr, in table order.
-func (s *Snapshot) rowsFor(dst []*Route, addr string) []*Route {
+// rowsFor appends the rows whose pattern fits addr, whose hash is given, in table order.
+func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 	if len(addr) > MaxTextBytes {
 		return dst
 	}
 	base := len(dst)
-	lastText, lastFits, wild := "", false, false
-	s.index.find(addr, func(slot uint32) {
-		rec := s.record(slot)
-		if rec == nil {
+	var last *Route // the last row that was matched, and whether it fits: many rows of one pattern come one after the other
+	fits, wild := false, false
+	s.index.find(addr, hash, func(slot uint32) {
+		r := s.routeIfFits(slot, addr)
+		switch {
+		case r == nil:
 			return
-		}
-		if rec.flags()&recWild == 0 {
-			if rec.pattern() == addr {
-				dst = append(dst, s.route(slot))
+		case r.c.pattern.plain():
+		case last != nil && last.Pattern == r.Pattern:
+			if !fits {
+				return
 			}
-			return
+		default:
+			if last, fits = r, r.c.pattern.match(addr); !fits {
+				return
+			}
+			wild = true
 		}
-		// Many rows of one pattern come one after the other.
-		if text := rec.pattern(); lastText == "" || text != lastText {
-			lastText, lastFits = text, s.route(slot).c.pattern.match(addr)
-		}
-		if !lastFits {
-			return
-		}
-		dst = append(dst, s.route(slot))
-		wild = true
+		dst = append(dst, r)
 	})
 	sortRoutes(dst[base:])
 	if wild && len(dst)-base > 1 {
@@ -157,6 +155,29 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string) []*Route {
 		dst = dst[:base+len(slices.CompactFunc(dst[base:], func(a, b *Route) bool { return a.ID == b.ID }))]
 	}
 	return dst
+}
+
+// routeIfFits returns the row of a slot, or nil where it is plain and not that of addr. Whether a wildcard fits is not known yet.
+func (s *Snapshot) routeIfFits(slot uint32, addr string) *Route {
+	if int(slot) >= s.slots.n {
+		return nil
+	}
+	ref := *s.slots.at(int(slot))
+	if ref == 0 {
+		return nil
+	}
+	r := s.kept(slot, ref)
+	if r == nil {
+		rec := recordAt(s.chunks, ref)
+		if rec.flags()&recWild == 0 && rec.pattern() != addr {
+			return nil
+		}
+		return s.route(slot)
+	}
+	if r.c.pattern.plain() && r.Pattern != addr {
+		return nil
+	}
+	return r
 }
 
 // sortRoutes puts rows in table order.

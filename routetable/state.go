@@ -148,7 +148,9 @@ func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int
 
 // writeState writes a snapshot for the disk.
 //
-//	snapshot = flags generation revision serial position count { record } count { length entry }
+//	snapshot = flags generation revision serial wild position count { record } count { length entry }
+//
+// wild is how many of the rows are not the one address that their pattern is.
 func writeState(w io.Writer, s *Snapshot, ids idSource, nextPos int64, entries []*historyEntry) error {
 	var b []byte
 	flush := func(least int) error {
@@ -159,16 +161,19 @@ func writeState(w io.Writer, s *Snapshot, ids idSource, nextPos int64, entries [
 		b = b[:0]
 		return err
 	}
-	b = append(b, byte(s.match)&flagMatchFirst)
-	b = appendNumbers(b, s.generation, s.revision, uint64(ids.serial))
-	b = appendSigned(b, nextPos)
-	n := uint64(0)
+	n, wild := uint64(0), uint64(0)
 	s.records(func(rec record) bool {
 		if durable(rec.origin()) {
 			n++
+			if rec.flags()&recWild != 0 {
+				wild++
+			}
 		}
 		return true
 	})
+	b = append(b, byte(s.match)&flagMatchFirst)
+	b = appendNumbers(b, s.generation, s.revision, uint64(ids.serial), wild)
+	b = appendSigned(b, nextPos)
 	b = appendNumbers(b, n)
 	var err error
 	s.records(func(rec record) bool {

@@ -46,7 +46,16 @@ func undoOf(e *edit, c *Change) undo {
 			size += recordHeader + len(r.Pattern) + len(r.Address) + 32
 		}
 	}
-	u := append(make(undo, 0, min(size, historyUndoBytes)), byte(e.base.match))
+	least := size
+	for _, r := range c.Added {
+		if Configured(r.Origin) {
+			least += len(r.Pattern) + len(r.c.key)
+		}
+	}
+	if least > historyUndoBytes+historyUndoBytes/4 {
+		return nil
+	}
+	u := append(make(undo, 0, min(least+least/8, historyUndoBytes)), byte(e.base.match))
 	u = appendShifts(u, e.stayed, e.renumbered)
 	// Rows that were not there come first: where a row took the address of one that went in the same edit, that one counts.
 	for i, r := range c.Updated {
