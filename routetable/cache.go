@@ -81,7 +81,7 @@ func (s *Snapshot) decode(rec record, key uint64) *Route {
 	ok := rec.row(r)
 	if rec.flags()&recWild == 0 {
 		w.lit[0] = r.Pattern
-		w.pattern = pattern{text: r.Pattern, lits: w.lit[:]}
+		w.pattern = pattern{text: r.Pattern, lits: w.lit[:], isPlain: true}
 	} else if p, err := compilePattern(r.Pattern); err == nil {
 		w.pattern = *p
 	} else {

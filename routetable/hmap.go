@@ -49,7 +49,20 @@ func (m *hmap) get(hash uint32) []uint64 {
 
 // search returns the place of the first word that is not less than w.
 func search(words []uint64, w uint64) int {
-	lo, hi := 0, len(words)
+	// Hashes are spread evenly: the place is near where the hash says, but where many words have one hash.
+	n := len(words)
+	i := int(w >> 32 * uint64(n) >> 32)
+	for range 6 {
+		switch {
+		case i > 0 && words[i-1] >= w:
+			i--
+		case i < n && words[i] < w:
+			i++
+		default:
+			return i
+		}
+	}
+	lo, hi := 0, n
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
 		if words[mid] < w {

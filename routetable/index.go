@@ -36,7 +36,8 @@ const (
 	kindExact
 	kindOrigin
 	kindRest
-	kindPath
+	kindPath // the path of a form to its end
+	kindDeep // the path of a form to where the rest of the address is free
 	kindCut
 	kindGram = kindCut + len(prefixCuts)
 	kinds    = kindGram + len(gramSizes)
@@ -57,12 +58,10 @@ const (
 // seed is the hash seed of the process, so that a peer cannot choose colliding names.
 var seed = maphash.MakeSeed()
 
-// mix spreads a hash, one way for each salt. (The finaliser of splitmix64.)
+// mix spreads a hash, one way for each salt: the folded product with an odd constant. (After wyhash.)
 func mix(h, salt uint64) uint64 {
-	h ^= salt * 0x9e3779b97f4a7c15
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return h ^ h>>31
+	hi, lo := bits.Mul64(h^salt*0x9e3779b97f4a7c15^0xe7037ed1a0b428db, 0xa0761d6478bd642f)
+	return hi ^ lo
 }
 
 func hashText(kind int, text string) uint64 { return mix(maphash.String(seed, text), uint64(kind)+1) }
@@ -102,7 +101,7 @@ func keysOf(dst []wildKey, f *form) []wildKey {
 	var path pathBuilder
 	path.build(f)
 	if path.literals > 0 && path.levels <= maxLevels {
-		dst = append(dst, wildKey{kindPath, path.end})
+		dst = append(dst, wildKey{path.kind, path.end})
 	}
 	for i := len(prefixCuts) - 1; i >= 0; i-- {
 		if cut := prefixCuts[i]; cut <= len(f.prefix) {
@@ -154,7 +153,8 @@ func (f *form) literals(yield func(string) bool) {
 // rest of the address is one deep step. What else a segment with a wildcard asks for is left to the matcher.
 type pathBuilder struct {
 	hash     uint64
-	end      uint64
+	end      uint64            // the key
+	kind     int               // kindPath or kindDeep
 	steps    [maxLevels]uint64 // the nodes on the way
 	levels   int
 	literals int
@@ -203,11 +203,11 @@ func (p *pathBuilder) build(f *form) {
 		}
 	}
 	if deep {
-		p.end = mix(p.hash, saltDeep)
+		p.kind, p.end = kindDeep, mix(p.hash, saltDeep)
 		return
 	}
 	p.step()
-	p.end = mix(p.hash, saltEnd)
+	p.kind, p.end = kindPath, mix(p.hash, saltEnd)
 }
 
 // step ends a segment.
@@ -298,7 +298,7 @@ func (x *index) mark(f *form, k wildKey) {
 	if x.filter == nil {
 		x.filter = newFilter(0)
 	}
-	if k.kind == kindPath {
+	if k.kind == kindPath || k.kind == kindDeep {
 		var path pathBuilder
 		path.build(f)
 		for _, h := range path.steps[:min(path.levels, maxLevels)] {
@@ -425,7 +425,7 @@ func (x *index) find(addr string, hash uint64, yield func(slot uint32)) {
 			probe(hashText(kindCut+i, addr[:cut]))
 		}
 	}
-	if x.filed[kindPath] > 0 {
+	if x.filed[kindPath]+x.filed[kindDeep] > 0 {
 		x.walk(addr, probe)
 	}
 	for i, size := range gramSizes {
@@ -441,9 +441,12 @@ func (x *index) find(addr string, hash uint64, yield func(slot uint32)) {
 func (x *index) walk(addr string, probe func(uint64)) {
 	var room [2][32]uint64
 	nodes, next := append(room[0][:0], mix(0, saltRoot)), room[1][:0]
+	deep := x.filed[kindDeep] > 0
 	for level := int32(0); ; level++ {
-		for _, n := range nodes {
-			probe(mix(n, saltDeep))
+		if deep {
+			for _, n := range nodes {
+				probe(mix(n, saltDeep))
+			}
 		}
 		if level == x.levels {
 			return

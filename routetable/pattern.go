@@ -24,6 +24,8 @@ type pattern struct {
 	lits   []string // whole addresses
 	forms  []form
 	groups int // captures of the pattern, without $0
+
+	isPlain bool // see plain
 }
 
 // form is one wildcard shape of a pattern. Exactly one of w and g is set.
@@ -43,7 +45,7 @@ type form struct {
 func (p *pattern) literal() bool { return len(p.forms) == 0 && len(p.lits) == 1 }
 
 // plain reports whether the pattern is its own text as a literal address.
-func (p *pattern) plain() bool { return p.literal() && p.lits[0] == p.text }
+func (p *pattern) plain() bool { return p.isPlain }
 
 // ValidatePattern says what is wrong with a pattern, as an add does.
 func ValidatePattern(text string) error {
@@ -122,7 +124,7 @@ func plainPattern(text string) *pattern {
 		pattern
 		lit [1]string
 	}{lit: [1]string{text}}
-	p.text, p.lits = text, p.lit[:]
+	p.text, p.lits, p.isPlain = text, p.lit[:], true
 	return &p.pattern
 }
 
