@@ -14,6 +14,9 @@ type edit struct {
 	s     *Snapshot // the next one, under way: it can be read
 	owner owner
 
+	// The pages of base are those of a batch that nobody reads yet, and this edit may change them too.
+	shared bool
+
 	nextPos    int64
 	appended   int64 // the last position given behind all others
 	ids        idSource
@@ -57,8 +60,14 @@ func (d *idSource) next() uint64 {
 
 func newEdit(t *Table, base *Snapshot) *edit {
 	s := *base
+	e := &edit{t: t, base: base, s: &s, nextPos: t.nextPos, ids: t.ids}
+	if t.open != nil && t.open.snapshot == base {
+		e.owner, e.shared = t.open.owner, true
+		return e
+	}
 	t.owner++
-	return &edit{t: t, base: base, s: &s, owner: t.owner, nextPos: t.nextPos, ids: t.ids}
+	e.owner = t.owner
+	return e
 }
 
 // pattern returns the compiled pattern of a text, that of a row that has it where there is one.
@@ -480,9 +489,31 @@ func (e *edit) tidy() {
 	e.s.chunks = a.chunks
 }
 
-// abandon gives back what the edit used. Records that were written stay where they are, dead: their place names them.
-func (e *edit) abandon() {
-	for _, ref := range e.written {
+// abandon gives back what the edit used, and returns the snapshot that is as if it had not been. Records that were written stay where
+// they are, dead: their place names them.
+func (e *edit) abandon() *Snapshot {
+	if !e.shared || len(e.touched) == 0 {
+		for _, ref := range e.written {
+			e.t.arena.drop(ref)
+		}
+		return e.base
+	}
+	// What was changed in place is changed back.
+	touched := e.touched
+	for _, x := range touched {
+		if x.now != nil {
+			e.drop(e.s.Row(x.id))
+		}
+	}
+	for _, x := range touched {
+		if x.was != nil {
+			e.insertRow(x.was)
+		}
+	}
+	for _, ref := range e.dropped {
 		e.t.arena.drop(ref)
 	}
+	s := e.s
+	s.match, s.generation, s.revision, s.recent = e.base.match, e.base.generation, e.base.revision, e.base.recent
+	return s
 }

@@ -263,3 +263,69 @@ func BenchmarkDurableEdit(b *testing.B) {
 		})
 	}
 }
+
+// TestEditsOfOneBatch gathers edits, also such that are refused after they changed something, into one commit, and holds the table to one
+// that did them one by one.
+func TestEditsOfOneBatch(t *testing.T) {
+	dir := t.TempDir()
+	n := 0
+	patterns := []string{"a", "b", "c", "x/*", "glob:{a,b}*"}
+	addresses := []string{"h1", "h2", "amqp://h/$1", "route:a", "route:b", "route:c"}
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		table, plain := openTable(t, fmt.Sprintf("%s/%d", dir, n)), New()
+		draw := func() []Op {
+			var ops []Op
+			for range rapid.SampledFrom([]int{1, 1, 1, 2, 4}).Draw(t, "ops") {
+				op := Op{Verb: Verb(rapid.IntRange(int(VerbAdd), int(VerbMatch)).Draw(t, "verb"))}
+				op.Route = NewRoute(rapid.SampledFrom(patterns).Draw(t, "pattern"), rapid.SampledFrom(addresses).Draw(t, "address"))
+				op.Route.Order = rapid.IntRange(-1, 1).Draw(t, "order")
+				op.Route.Pick = Pick(rapid.IntRange(0, 1).Draw(t, "pick"))
+				op.Origin = rapid.SampledFrom([]string{"", "", "", "peer:N/1/s", "link:3"}).Draw(t, "origin")
+				op.Route.Origin = op.Origin
+				op.Anchor, op.Before = rapid.SampledFrom(patterns).Draw(t, "anchor"), rapid.Bool().Draw(t, "before")
+				op.Addresses = []string{op.Route.Address, "h3"}
+				if op.Verb == VerbMatch {
+					op.Match = MatchMode(rapid.IntRange(0, 1).Draw(t, "match"))
+				}
+				if op.Verb == VerbLoad {
+					op.Origin, op.Mode = "", LoadMerge
+					op.Routes = []Route{NewRoute("a", "h1"), NewRoute("c", "route:a")}
+				}
+				ops = append(ops, op)
+			}
+			return ops
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "batches") {
+			table.commits.Lock()
+			for range rapid.IntRange(1, 12).Draw(t, "edits") {
+				ops := draw()
+				c, err := plain.Apply(ops...)
+				table.PlanThen(Author{}, func(*Snapshot) ([]Op, error) { return ops, nil }, func(got Change, gotErr error) {
+					if fmt.Sprint(gotErr) != fmt.Sprint(err) || got.Revision != c.Revision || len(got.Added) != len(c.Added) || len(got.Removed) != len(c.Removed) {
+						t.Errorf("got %v, %v, want %v, %v", got, gotErr, c, err)
+					}
+				})
+				checkTable(t, table.head)
+			}
+			table.commits.Unlock()
+			table.running.Wait()
+			s := table.Snapshot()
+			checkTable(t, s)
+			if got, want := strings.Join(rowTexts(s), "\n"), strings.Join(rowTexts(plain.Snapshot()), "\n"); got != want {
+				t.Fatalf("got\n%s\nwant\n%s", got, want)
+			}
+			if s.Generation() != plain.Generation() || s.Revision() != plain.Revision() || s.Match() != plain.Snapshot().Match() {
+				t.Fatalf("got generation %d, revision %d", s.Generation(), s.Revision())
+			}
+		}
+		want := kept(table.Snapshot())
+		table.Close()
+		table = openTable(t, fmt.Sprintf("%s/%d", dir, n))
+		if got := kept(table.Snapshot()); got != want {
+			t.Fatalf("opened again: got\n%s\nwant\n%s", got, want)
+		}
+		table.Close()
+		os.RemoveAll(fmt.Sprintf("%s/%d", dir, n))
+	})
+}

@@ -173,6 +173,7 @@ func (t *Table) PlanThen(a Author, plan func(*Snapshot) ([]Op, error), done func
 // batch is edits that go to disk together.
 type batch struct {
 	// Owned by the table's lock until it is committed.
+	owner    owner     // of the pages that its edits made
 	snapshot *Snapshot // after the last
 	changes  []Change
 	entries  []*historyEntry
@@ -236,13 +237,17 @@ func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (c Change, b 
 	}
 	e := newEdit(t, t.head)
 	s, c, err := e.run(ops)
+	waiting := t.head != t.snapshot.Load()
+	if err != nil || s == e.base {
+		t.head = e.abandon()
+		if e.shared {
+			t.open.snapshot = t.head
+		}
+	}
 	if err != nil {
-		e.abandon()
 		return c, nil, false, err
 	}
-	waiting := t.head != t.snapshot.Load()
 	if s == e.base {
-		e.abandon()
 		if waiting {
 			b = t.last // "already there" is true when what is there is on disk
 		}
@@ -260,7 +265,7 @@ func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (c Change, b 
 		return c, nil, false, nil
 	}
 	if lead = t.open == nil; lead {
-		t.open = &batch{done: make(chan struct{})}
+		t.open = &batch{done: make(chan struct{}), owner: e.owner}
 		t.last = t.open
 	}
 	b = t.open
