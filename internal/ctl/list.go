@@ -92,7 +92,7 @@ func listCommand(r *run) *cobra.Command {
 		Long: `List prints the rows in table order. With -o wide, json and yaml a running router's rows come with what it counted for each since it made
 the row, or started: messages matched; copies of them that were copied to the hop; of these, delivered (accepted), released (or gone on to
 another row) and dropped (rejected, not taken, not sent in time); and when it was last used.`,
-		Args:  arguments(cobra.ExactArgs(0)),
+		Args: arguments(cobra.ExactArgs(0)),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.space != "" && f.space != "plain" && !slices.Contains(reservedSchemes, f.space) {
 				return usage("--space %q: plain, %s", f.space, strings.Join(reservedSchemes, ", "))
