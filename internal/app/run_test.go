@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -61,6 +62,19 @@ func TestARouterFollowsItsFiles(t *testing.T) {
 		if !strings.Contains(string(page), want+"\n") {
 			t.Errorf("no %s in\n%s", want, page)
 		}
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`fingerpost_[a-z_]+`).FindAllString(string(readme), -1)
+	for _, name := range names {
+		if !strings.Contains(string(page), "\n# TYPE "+name+" ") {
+			t.Errorf("the README has %s, /metrics has not", name)
+		}
+	}
+	if len(names) < 10 {
+		t.Errorf("the README names %d metrics only", len(names))
 	}
 	config.Tables = []string{d.path("a.yaml")}
 	if err := a.Reload(); err != nil {
