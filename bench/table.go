@@ -48,5 +48,5 @@ func textBytes(n int, kinds func(mix.Kind) bool) (text, rows float64) {
 
 // lookupUncached is a lookup that does not ask the match cache first.
 func lookupUncached(s *routetable.Snapshot, dst []routetable.Group, addr string) []routetable.Group {
-	return s.LookupInto(dst, addr, nil)
+	return s.LookupUncached(dst, addr, nil)
 }

@@ -24,38 +24,34 @@ func outcomeOf(line string) string {
 	return ""
 }
 
-// The story of the README runs as it is written, on free ports.
-func TestTheStoryOfTheReadme(t *testing.T) {
+// block gives what the README has, under a heading, between a fence of that kind and its end.
+func block(t *testing.T, heading, fence string) string {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(text), "## The story of COLOSSUS")
-	_, after, _ = strings.Cut(after, "```sh\n")
-	script, _, found := strings.Cut(after, "```")
+	_, after, _ := strings.Cut(string(text), "\n"+heading+"\n")
+	after, _, _ = strings.Cut(after, "\n## ")
+	_, after, _ = strings.Cut(after, "```"+fence+"\n")
+	inside, _, found := strings.Cut(after, "```")
 	if !found {
-		t.Fatal("the README has no script under the story of COLOSSUS")
+		t.Fatalf("the README has no %s under %q", fence, heading)
 	}
+	return inside
+}
 
-	// The same ports in the script and in the tables, but free ones.
-	free := map[string]string{}
-	port := regexp.MustCompile(`(127\.0\.0\.1:|--port )(\d+)`)
-	elsewhere := func(text string) string {
-		return port.ReplaceAllStringFunc(text, func(match string) string {
-			parts := port.FindStringSubmatch(match)
-			if free[parts[2]] == "" {
-				ln, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer ln.Close()
-				_, free[parts[2]], _ = net.SplitHostPort(ln.Addr().String())
-			}
-			return parts[1] + free[parts[2]]
-		})
-	}
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "tables"), 0o700); err != nil {
+// stage is a directory where a script of the README runs as in the repository, but on free ports.
+type stage struct {
+	t    *testing.T
+	dir  string
+	free map[string]string // ports by those of the README
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{t: t, dir: t.TempDir(), free: map[string]string{}}
+	if err := os.Mkdir(filepath.Join(s.dir, "tables"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	tables, err := filepath.Glob(filepath.Join("..", "tables", "*"))
@@ -67,36 +63,57 @@ func TestTheStoryOfTheReadme(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "tables", filepath.Base(name)), []byte(elsewhere(string(table))), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dir, "tables", filepath.Base(name)), []byte(s.elsewhere(string(table))), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(filepath.Dir(routerProgram), filepath.Join(dir, "bin")); err != nil {
+	if err := os.Symlink(filepath.Dir(routerProgram), filepath.Join(s.dir, "bin")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Dir(clients), filepath.Join(dir, "testdata")); err != nil {
+	if err := os.Symlink(filepath.Dir(clients), filepath.Join(s.dir, "testdata")); err != nil {
 		t.Fatal(err)
 	}
-	var lines, want []string
+	return s
+}
+
+var port = regexp.MustCompile(`(127\.0\.0\.1:|--port )(\d+)`)
+
+// elsewhere puts free ports in the place of those of a text, the same for the same.
+func (s *stage) elsewhere(text string) string {
+	return port.ReplaceAllStringFunc(text, func(match string) string {
+		parts := port.FindStringSubmatch(match)
+		if s.free[parts[2]] == "" {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			defer ln.Close()
+			_, s.free[parts[2]], _ = net.SplitHostPort(ln.Addr().String())
+		}
+		return parts[1] + s.free[parts[2]]
+	})
+}
+
+// play runs a script to its end and gives its standard output. All of it is shown where the test fails.
+func (s *stage) play(script string) string {
+	s.t.Helper()
+	var lines []string
 	for line := range strings.Lines(script) {
 		if strings.HasPrefix(line, "make ") || strings.Contains(line, "npm ci") {
 			continue // done already, with the race detector
 		}
 		lines = append(lines, line)
-		if _, comment, ok := strings.Cut(line, "# "); ok && strings.Contains(line, "routectl ") && strings.Contains(line, " send ") {
-			want = append(want, outcomeOf(comment))
-		}
 	}
-	script = strings.Join(lines, "") + "\nwait\n"
+	script = s.elsewhere(strings.Join(lines, "") + "\nwait\n")
 
-	cmd := exec.Command("bash", "-c", elsewhere(script))
-	cmd.Dir = dir
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Dir = s.dir
 	cmd.WaitDelay = patience
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what it starts can be ended with it
 	var out, errs tail
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -105,11 +122,29 @@ func TestTheStoryOfTheReadme(t *testing.T) {
 	case <-time.After(2 * patience):
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-ended
-		t.Errorf("the story has not ended in %v", 2*patience)
+		s.t.Errorf("the script has not ended in %v", 2*patience)
 	}
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			s.t.Logf("standard output:\n%s\nstandard error:\n%s\nscript:\n%s", out.String(), errs.String(), script)
+		}
+	})
+	return out.String()
+}
+
+// The story of the README runs as it is written, on free ports.
+func TestTheStoryOfTheReadme(t *testing.T) {
+	script := block(t, "## The story of COLOSSUS", "sh")
+	var want []string
+	for line := range strings.Lines(script) {
+		if _, comment, ok := strings.Cut(line, "# "); ok && strings.Contains(line, "routectl ") && strings.Contains(line, " send ") {
+			want = append(want, outcomeOf(comment))
+		}
+	}
+	out := newStage(t).play(script)
 	var got []string
 	arrived := map[string]int{}
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(out) {
 		var e event
 		if o := outcomeOf(line); o != "" {
 			got = append(got, o)
@@ -123,7 +158,23 @@ func TestTheStoryOfTheReadme(t *testing.T) {
 	if receivers := strings.Count(script, "/serve."); arrived["COLOSSUS"] != receivers {
 		t.Errorf("COLOSSUS arrived %d times, want %d", arrived["COLOSSUS"], receivers)
 	}
-	if t.Failed() {
-		t.Logf("standard output:\n%s\nstandard error:\n%s\nscript:\n%s", out.String(), errs.String(), elsewhere(script))
+}
+
+// The walk through a table that is kept prints what the README says.
+func TestTheWalkOfTheReadme(t *testing.T) {
+	const heading = "## A table that is kept"
+	want := block(t, heading, "text")
+	s := newStage(t)
+	t.Setenv("TMPDIR", s.dir) // of mktemp
+	got := s.play(block(t, heading, "sh"))
+	if got, want := sameEachTime(got), sameEachTime(want); got != want {
+		t.Errorf("got\n%s\nthe README says\n%s", got, want)
 	}
+}
+
+// sameEachTime leaves out what differs from run to run: times, ports, and the width of columns that have them.
+func sameEachTime(text string) string {
+	text = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`).ReplaceAllString(text, "TIME")
+	text = port.ReplaceAllString(text, "${1}PORT")
+	return regexp.MustCompile(` +`).ReplaceAllString(text, " ")
 }

@@ -1,23 +1,41 @@
 // Package routetable is the live, ordered table of routes: pattern → address, asserted by an origin.
 //
-// Read Table.Apply first (every edit is an Op in it), then Snapshot.LookupInto (what an address finds), then Snapshot.Resolve (where
-// that leads). The rest serves these three:
+// Read Table.Plan first (every edit goes through it), then Snapshot.LookupInto (what an address finds), then Snapshot.Resolve (where that
+// leads). The rest serves these three:
 //
-//	route.go, columns.go    a row and its columns; a column as text
+//	route.go, columns.go, group.go  a row and its columns; a column as text; what a lookup gives
 //	op.go, verbs.go         edits and what they answer
-//	ops.go, edit.go         how an edit is done: on drafts of the patterns touched, then one new snapshot
-//	table.go, snapshot.go   the one writer and the immutable table that readers hold
-//	pattern.go, wild.go     dialects of patterns; the matcher of "*" and "%"
-//	expand.go               "$1" in addresses, and whether the result may be used
+//	table.go                the one writer: edits, batches of them that go to disk together, watchers
+//	ops.go, edit.go         how an edit is done: ops, verb by verb, on a snapshot under way that nobody sees yet
+//	snapshot.go             the immutable table that readers hold
+//	record.go, arena.go     a row as bytes without pointers, and the chunks that hold them
+//	parray.go, hmap.go, order.go    persistent array, multimap and tree: records by slot, slots by hash, rows in table order
+//	index.go                which rows may fit an address
+//	cache.go                rows made of records; what addresses led to, and whether that still holds
+//	pattern.go, wild.go, glob.go    dialects of patterns; their matchers
+//	lookup.go, expand.go    groups, match modes, fallback, the routing address; "$1" in addresses, and whether the result may be used
 //	hop.go                  addresses taken apart, canonical text
 //	when.go                 predicates over message properties
-//	index.go, pmap.go       which patterns fit an address (index is the only user of pmap)
-//	node.go, lookup.go      groups, match modes, fallback, the routing address
 //	resolve.go, cycle.go    names that lead to names
+//	state.go, replay.go     the table on disk: what is written of a change and of a table, and how a table is made of that again
 //	history.go, command.go  who changed what, and when
 //	undo.go, diff.go, rollback.go   earlier revisions: how they are remembered, compared, brought back
 //	explain.go, lint.go     for people
 //	file.go, yaml.go, arrow.go, expect.go   table files and their own tests
+//	keep.go, keepyaml.go, keeparrow.go      edits of a table file that leave the rest of its text alone
+//
+// A lookup asks the match cache (cache.go). What is not there it asks of the index: rows are filed under hashes in one multimap (a literal
+// under itself; a wildcard form under the path of its segments, a cut of its prefix or a gram of its literals, whichever has the fewest
+// rows), and a filter of bits tells which of the address's own paths, cuts and grams are worth a look. Each slot that comes out leads by the
+// array of refs to its record; a literal is compared there, a wildcard row is taken from the row cache, or made of its record, and
+// matched. The rows are sorted into table order, and lookup.go makes groups of them.
+//
+// An edit (Plan, under the table's lock) copies the newest snapshot, which is a handful of words, and does its ops on the copy: it writes
+// a record behind the others in the arena, its ref to the row's slot, the row's place to the order tree, its hashes to the index. Each copies
+// the pages on its way at their first write in that edit, and no other, so older snapshots stay as they are. finish says what changed and
+// files it with the recent changes, by which caches tell what still holds. Without a state directory the snapshot is published then. With one
+// the edit waits in a batch; the first of the batch writes all of it to the journal, syncs once, publishes, and tells the watchers. A batch
+// that cannot be written takes the table back to the snapshot that readers have.
 //
 // There is no network and no log here. A Route, Group or Match that the table gave out is shared and must not be written to.
 //
@@ -50,6 +68,14 @@
 //   - A rollback gives rows the positions that they had. Where rows were renumbered since, or a learned row has taken a position, it numbers
 //     all anew, and learned rows stay behind the configured row that they stand behind, of those that keep their places.
 //   - An entry of the history that is older than 30 days goes with the next change, not by itself.
+//   - Positions are unique among the rows of one order: a row that would share one is put just behind the row that has it.
+//   - An id is a slot (low 32 bits) and a serial. Slots are used again, with another serial, so an id does not come to mean another row.
+//   - A record on disk with a right checksum and a bad frame, column or wildcard pattern is an error of Open. One whose address or predicate
+//     cannot be used is a row that leads nowhere, with a problem: one bad row does not keep the others from being used.
+//   - Caches only save work: what a lookup gives is what its own snapshot says, whatever other snapshots left in them. An entry holds from
+//     the generation that it was made at up to the last one that is known not to have touched it. An address is kept when it is missed the
+//     second time, up to 1 KiB, and never what depends on a predicate.
+//   - After a restart the generation goes on from the last change on disk, so numbers that only changes of live rows had come again.
 //   - An inner row is optional where it or a row outside is; the outer timeout and retry override where they are set.
 //   - Text of a capture never supplies a reserved scheme or "null", dynamic-host or not.
 //   - Userinfo is masked whole: amqp://***@host.

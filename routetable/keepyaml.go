@@ -7,7 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// yamlText is a YAML text with the places of its lines.
+// yamlSource is a YAML text with the places of its lines.
 type yamlSource struct {
 	text  string
 	lines []int // where they begin, and the end

@@ -1,9 +1,9 @@
 package routetable
 
-// orderTree is the rows in table order: a persistent B+ tree of place and slot. Its leaves have no pointers.
+// orderTree is the rows in table order: a persistent B+ tree of their keys. Its leaves have no pointers.
 type orderTree struct{ root *orderNode }
 
-// place is where a row stands: by order, then by position, then by slot.
+// orderKey is where a row stands: by order, then by position, then by slot.
 type orderKey struct {
 	pos   int64
 	order int32

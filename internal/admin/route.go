@@ -53,14 +53,15 @@ func addressKey(address string) string {
 // reader gives the attributes of a row one by one; position is asked for only where it is needed.
 func (k routeKind) reader(caller Caller, r *routetable.Route, position func() int) func(name string) any {
 	var counters *RowCounters
-	count := func() *RowCounters {
-		if counters == nil {
-			counters = &RowCounters{}
-			if k.c.o.RowCounters != nil {
-				*counters = k.c.o.RowCounters(r)
-			}
+	count := func(value func(*RowCounters) any) any {
+		if k.c.o.RowCounters == nil {
+			return nil // nobody counts
 		}
-		return counters
+		if counters == nil {
+			x := k.c.o.RowCounters(r)
+			counters = &x
+		}
+		return value(counters)
 	}
 	return func(name string) any {
 		switch name {
@@ -114,19 +115,22 @@ func (k routeKind) reader(caller Caller, r *routetable.Route, position func() in
 		case "revision":
 			return k.c.rowRevision(r)
 		case "matched":
-			return count().Matched
+			return count(func(c *RowCounters) any { return c.Matched })
 		case "copied":
-			return count().Copied
+			return count(func(c *RowCounters) any { return c.Copied })
 		case "delivered":
-			return count().Delivered
+			return count(func(c *RowCounters) any { return c.Delivered })
 		case "released":
-			return count().Released
+			return count(func(c *RowCounters) any { return c.Released })
 		case "dropped":
-			return count().Dropped
+			return count(func(c *RowCounters) any { return c.Dropped })
 		case "lastUsed":
-			if t := count().LastUsed; !t.IsZero() {
-				return t.UTC().Format(time.RFC3339Nano)
-			}
+			return count(func(c *RowCounters) any {
+				if c.LastUsed.IsZero() {
+					return nil
+				}
+				return c.LastUsed.UTC().Format(time.RFC3339Nano)
+			})
 		}
 		return nil
 	}

@@ -1,8 +1,14 @@
 package app
 
 import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 )
 
 // The example names every key, and is good.
@@ -17,6 +23,39 @@ func TestExampleConfiguration(t *testing.T) {
 	if c.Name != "east-1" || len(c.Listeners) != 1 || c.Limits.MaxFrame != 64<<10 || c.Limits.HardQueueBytes != 64<<20 {
 		t.Errorf("got %+v", c)
 	}
+	if c.State != filepath.Join("..", "..", "state") {
+		t.Errorf("state: got %q, want a path beside the file", c.State)
+	}
+	text, err := os.ReadFile("../../router.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range missingKeys(doc.Content[0], reflect.TypeOf(c), "") {
+		t.Errorf("the example does not show %s", key)
+	}
+}
+
+// missingKeys gives the keys of a struct that a document leaves out.
+func missingKeys(n *yaml.Node, t reflect.Type, path string) (missing []string) {
+	if t.Kind() == reflect.Slice && len(n.Content) > 0 {
+		return missingKeys(n.Content[0], t.Elem(), path)
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for f, key := range keysOf(t) {
+		at := slices.IndexFunc(n.Content, func(k *yaml.Node) bool { return k.Value == key })
+		if at < 0 {
+			missing = append(missing, path+key)
+			continue
+		}
+		missing = append(missing, missingKeys(n.Content[at+1], t.Field(f).Type, path+key+".")...)
+	}
+	return missing
 }
 
 func TestBadConfigurations(t *testing.T) {

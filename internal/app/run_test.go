@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -62,6 +63,19 @@ func TestARouterFollowsItsFiles(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, page)
 		}
 	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`fingerpost_[a-z_]+`).FindAllString(string(readme), -1)
+	for _, name := range names {
+		if !strings.Contains(string(page), "\n# TYPE "+name+" ") {
+			t.Errorf("the README has %s, /metrics has not", name)
+		}
+	}
+	if len(names) < 10 {
+		t.Errorf("the README names %d metrics only", len(names))
+	}
 	config.Tables = []string{d.path("a.yaml")}
 	if err := a.Reload(); err != nil {
 		t.Fatal(err)
@@ -89,4 +103,39 @@ func TestABadTableAtStartIsABadConfiguration(t *testing.T) {
 			t.Errorf("Check: got %v", err)
 		}
 	}
+}
+
+// Content that was loaded is not loaded again after a restart, so that edits last; where the state was taken back to before that, it is.
+func TestARestartLoadsWhatTheStateDoesNotHold(t *testing.T) {
+	d := newDesk(t)
+	d.write("a.yaml", "routes: [{pattern: A, address: amqp://one}, {pattern: B, address: amqp://two}]")
+	config := Config{Listeners: []Listener{{URL: "amqp://127.0.0.1:0"}}, State: d.path("state"), Tables: []string{d.path("a.yaml")}}
+	run := func(do func(a *App)) {
+		t.Helper()
+		a, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.NewTextHandler(d.log, nil)), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Stop()
+		d.table, d.files = a.table, a.files
+		do(a)
+	}
+	run(func(a *App) {
+		d.wantRows("A>amqp://one B>amqp://two")
+		if _, err := a.table.Delete("B", "amqp://two"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	run(func(*App) { d.wantRows("A>amqp://one") })
+
+	files, err := filepath.Glob(filepath.Join(d.path("state"), "table.*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files of the table: %v", err)
+	}
+	for _, f := range files {
+		if err := os.Remove(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(func(*App) { d.wantRows("A>amqp://one B>amqp://two") })
 }

@@ -1,11 +1,14 @@
 package app
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -42,8 +45,8 @@ func nodeID(t *routetable.Table) (string, error) {
 type hashes struct {
 	table *routetable.Table
 
-	mu sync.Mutex // guards m; held while it is written
-	m  map[string][]byte
+	mu sync.Mutex        // guards m; held while it is written
+	m  map[string][]byte // each with the table's revision behind it, 8 bytes
 }
 
 // readHashes reads what the state directory keeps.
@@ -62,19 +65,23 @@ func readHashes(t *routetable.Table) (*hashes, error) {
 	return h, nil
 }
 
-// Get gives the hash of the content that a file had.
+// Get gives the hash of the content that a file had. It is not there where the table is older than the hash: a repair took it back, maybe to
+// before the file was loaded.
 func (h *hashes) Get(name string) ([]byte, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	hash, ok := h.m[name]
-	return hash, ok
+	kept, ok := h.m[name]
+	if !ok || len(kept) != sha256.Size+8 || binary.LittleEndian.Uint64(kept[sha256.Size:]) > h.table.Revision() {
+		return nil, false
+	}
+	return kept[:sha256.Size], true
 }
 
 // Set keeps a hash; nil forgets the file.
 func (h *hashes) Set(name string, hash []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.m[name] = hash
+	h.m[name] = binary.LittleEndian.AppendUint64(slices.Clone(hash), h.table.Revision())
 	if hash == nil {
 		delete(h.m, name)
 	}

@@ -28,7 +28,7 @@ type editor interface {
 	// lint says what in the table is probably not meant.
 	lint(ctx context.Context) ([]routetable.Warning, error)
 
-	rows(ctx context.Context, f filter) ([]*routetable.Route, error)
+	rows(ctx context.Context, f filter) ([]row, error)
 	explain(ctx context.Context, q question) (explanation, error)
 	close()
 }

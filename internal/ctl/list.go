@@ -1,10 +1,13 @@
 package ctl
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +20,8 @@ type filter struct {
 	pattern string // as text
 	origin  string // the origin itself, or what begins with it and a slash
 	space   string // a reserved scheme, or "plain" for names without one
+
+	counted bool // asks for the counters of rows too
 }
 
 func (f filter) takes(x *routetable.Route) bool {
@@ -28,6 +33,35 @@ func (f filter) takes(x *routetable.Route) bool {
 		return false
 	}
 	return f.space == "" || spaceOf(x.Pattern) == f.space
+}
+
+// row is a row as list prints it.
+type row struct {
+	*routetable.Route
+	count *rowCount // nil where nobody counts: of a file
+}
+
+// rowCount is what a router counted for a row since it made it, or started. The names are those of the management entity.
+type rowCount struct {
+	Matched   uint64 `json:"matched"`            // messages that the row was used for
+	Copied    uint64 `json:"copied"`             // copies handed to the hop
+	Delivered uint64 `json:"delivered"`          // of these accepted; of a null row, messages discarded
+	Released  uint64 `json:"released"`           // released or modified, or gone on to another row
+	Dropped   uint64 `json:"dropped"`            // rejected, not taken, or not sent in time
+	LastUsed  string `json:"lastUsed,omitempty"` // RFC 3339, UTC; empty is never
+}
+
+// MarshalJSON gives the columns of the row, and behind them its counters where there are any.
+func (x row) MarshalJSON() ([]byte, error) {
+	text, err := x.Route.MarshalJSON()
+	if err != nil || x.count == nil {
+		return text, err
+	}
+	count, err := json.Marshal(x.count)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(bytes.TrimSuffix(text, []byte("}")), []byte(","), count[1:]), nil
 }
 
 func originOf(x *routetable.Route) string {
@@ -55,7 +89,10 @@ func listCommand(r *run) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "print the rows in table order",
-		Args:  arguments(cobra.ExactArgs(0)),
+		Long: `List prints the rows in table order. With -o wide, json and yaml a running router's rows come with what it counted for each since it made
+the row, or started: messages matched; copies of them that were copied to the hop; of these, delivered (accepted), released (or gone on to
+another row) and dropped (rejected, not taken, not sent in time); and when it was last used.`,
+		Args: arguments(cobra.ExactArgs(0)),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.space != "" && f.space != "plain" && !slices.Contains(reservedSchemes, f.space) {
 				return usage("--space %q: plain, %s", f.space, strings.Join(reservedSchemes, ", "))
@@ -65,12 +102,13 @@ func listCommand(r *run) *cobra.Command {
 				return err
 			}
 			defer ed.close()
+			f.counted = r.output != "table"
 			rows, err := ed.rows(c.Context(), f)
 			if err != nil {
 				return err
 			}
 			if rows == nil {
-				rows = []*routetable.Route{}
+				rows = []row{}
 			}
 			r.warnOfFiles(c.Context(), ed)
 			return r.print(rows, func(p *printer) { drawRows(p, rows) })
@@ -82,21 +120,17 @@ func listCommand(r *run) *cobra.Command {
 	return c
 }
 
-func drawRows(p *printer, rows []*routetable.Route) {
+func drawRows(p *printer, rows []row) {
 	if len(rows) == 0 {
 		p.line("no rows")
 		return
 	}
 	if p.wide {
-		p.columns("PATTERN", "ADDRESS", "PICK", "ORDER", "ORIGIN", "COLUMNS", "NOTE")
-	} else {
-		p.columns("PATTERN", "ADDRESS", "PICK", "ORIGIN", "NOTE")
+		drawWideRows(p, rows)
+		return
 	}
+	p.columns("PATTERN", "ADDRESS", "PICK", "ORIGIN", "NOTE")
 	for _, x := range rows {
-		if p.wide {
-			p.columns(x.Pattern, x.Address, x.Pick.String(), strconv.Itoa(x.Order), originOf(x), otherColumns(x), x.Note)
-			continue
-		}
 		pick := x.Pick.String()
 		if x.Fallback {
 			pick += ",fallback"
@@ -104,8 +138,41 @@ func drawRows(p *printer, rows []*routetable.Route) {
 		if x.Optional {
 			pick += ",optional"
 		}
-		p.columns(x.Pattern, x.Address, pick, originOf(x), x.Note)
+		p.columns(x.Pattern, x.Address, pick, originOf(x.Route), x.Note)
 	}
+}
+
+// drawWideRows has the counters too, where the rows have them.
+func drawWideRows(p *printer, rows []row) {
+	counted := slices.ContainsFunc(rows, func(x row) bool { return x.count != nil })
+	line := func(head []string, count []string, tail ...string) {
+		if counted {
+			head = append(head, count...)
+		}
+		p.columns(append(head, tail...)...)
+	}
+	line([]string{"PATTERN", "ADDRESS", "PICK", "ORDER", "ORIGIN"},
+		[]string{"MATCHED", "COPIED", "DELIVERED", "RELEASED", "DROPPED", "LAST-USED"}, "COLUMNS", "NOTE")
+	for _, x := range rows {
+		line([]string{x.Pattern, x.Address, x.Pick.String(), strconv.Itoa(x.Order), originOf(x.Route)},
+			x.count.cells(), otherColumns(x.Route), x.Note)
+	}
+}
+
+// cells are the counters as columns; of none they are empty.
+func (c *rowCount) cells() []string {
+	cells := make([]string, 6)
+	if c == nil {
+		return cells
+	}
+	for i, n := range [...]uint64{c.Matched, c.Copied, c.Delivered, c.Released, c.Dropped} {
+		cells[i] = strconv.FormatUint(n, 10)
+	}
+	cells[5] = "never"
+	if at, err := time.Parse(time.RFC3339Nano, c.LastUsed); err == nil {
+		cells[5] = at.Format("2006-01-02 15:04:05Z")
+	}
+	return cells
 }
 
 // otherColumns are the columns that have no column of their own in the wide form, where they are set.
@@ -126,28 +193,59 @@ func otherColumns(x *routetable.Route) string {
 }
 
 // readRows reads the lists of a QUERY answer into rows.
-func readRows(body any) ([]*routetable.Route, error) {
+func readRows(body any) ([]row, error) {
 	m, _ := body.(map[string]any)
 	names, results := plainList(m["attributeNames"]), plainList(m["results"])
 	columns := make([]string, len(names)) // empty for an attribute that is no column
 	for i, name := range names {
 		columns[i], _ = admin.ColumnName(fmt.Sprint(name))
 	}
-	rows := make([]*routetable.Route, 0, len(results))
+	rows := make([]row, 0, len(results))
 	for _, one := range results {
 		values := plainList(one)
 		if len(values) != len(names) {
 			return nil, unreachable("the answer to QUERY is not understood: %d values for %d attributes", len(values), len(names))
 		}
 		op := routetable.Op{Route: routetable.NewRoute("", "")}
+		x := row{Route: &op.Route}
 		for i, column := range columns {
-			if err := readColumn(&op, column, values[i]); err != nil {
+			if column == "" {
+				x.readCount(fmt.Sprint(names[i]), values[i])
+			} else if err := readColumn(&op, column, values[i]); err != nil {
 				return nil, err
 			}
 		}
-		rows = append(rows, &op.Route)
+		rows = append(rows, x)
 	}
 	return rows, nil
+}
+
+// counterNames are the attributes of a route that are counters.
+var counterNames = []any{"matched", "copied", "delivered", "released", "dropped", "lastUsed"}
+
+// readCount sets a counter of the row. A router that does not count gives null.
+func (x *row) readCount(name string, v any) {
+	if v == nil || !slices.Contains(counterNames, any(name)) {
+		return
+	}
+	if x.count == nil {
+		x.count = &rowCount{}
+	}
+	c, n := x.count, uint64(wholeOr(v, 0))
+	switch name {
+	case "matched":
+		c.Matched = n
+	case "copied":
+		c.Copied = n
+	case "delivered":
+		c.Delivered = n
+	case "released":
+		c.Released = n
+	case "dropped":
+		c.Dropped = n
+	case "lastUsed":
+		c.LastUsed = fmt.Sprint(plain(v))
+	}
 }
 
 // readColumn sets what one attribute of a route says of a column.

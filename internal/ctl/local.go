@@ -153,11 +153,11 @@ func (t *local) explain(_ context.Context, q question) (explanation, error) {
 	return explanationOf(x), nil
 }
 
-func (t *local) rows(_ context.Context, f filter) ([]*routetable.Route, error) {
-	var rows []*routetable.Route
+func (t *local) rows(_ context.Context, f filter) ([]row, error) {
+	var rows []row
 	for r := range t.table.Snapshot().Routes() {
 		if f.takes(r) {
-			rows = append(rows, r)
+			rows = append(rows, row{Route: r})
 		}
 	}
 	return rows, nil

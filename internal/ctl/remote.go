@@ -243,11 +243,15 @@ func rowAttributes() []any {
 }
 
 // rows pages over one snapshot with QUERY. The row that brings the answers to this very call is left out.
-func (t *remote) rows(ctx context.Context, f filter) ([]*routetable.Route, error) {
-	var rows []*routetable.Route
+func (t *remote) rows(ctx context.Context, f filter) ([]row, error) {
+	var rows []row
 	own, _ := routetable.QuotePattern(t.caller.replyTo())
 	q := call{operation: "QUERY", name: "self", kind: "org.amqp.management", properties: map[string]any{"entityType": "route", "count": int32(pageRows)}}
-	q.body = map[string]any{"attributeNames": rowAttributes()}
+	names := rowAttributes()
+	if f.counted {
+		names = append(names, counterNames...)
+	}
+	q.body = map[string]any{"attributeNames": names}
 	for offset := 0; ; {
 		q.properties["offset"] = int32(offset)
 		a, err := t.do(ctx, q)
@@ -260,7 +264,7 @@ func (t *remote) rows(ctx context.Context, f filter) ([]*routetable.Route, error
 		}
 		offset += len(page)
 		for _, x := range page {
-			if f.takes(x) && (own == "" || x.Pattern != own) {
+			if f.takes(x.Route) && (own == "" || x.Pattern != own) {
 				rows = append(rows, x)
 			}
 		}
