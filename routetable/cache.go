@@ -20,7 +20,7 @@ type rowCache struct{ rows []atomic.Pointer[Route] }
 const (
 	minRowCache   = 1 << 8
 	maxRowCache   = 1 << 14
-	minMatchCache = 1 << 10
+	minMatchCache = 1 << 8
 	maxMatchCache = 1 << 16
 )
 
@@ -82,7 +82,7 @@ func (s *Snapshot) decode(rec record, key uint64) *Route {
 	if rec.flags()&recWild == 0 {
 		w.lit[0] = r.Pattern
 		w.pattern = pattern{text: r.Pattern, lits: w.lit[:], isPlain: true}
-	} else if p, err := compilePattern(r.Pattern); err == nil {
+	} else if p, err := compileChecked(r.Pattern); err == nil {
 		w.pattern = *p
 	} else {
 		ok, w.pattern = false, pattern{text: r.Pattern}
@@ -99,12 +99,16 @@ func (s *Snapshot) decode(rec record, key uint64) *Route {
 	return r
 }
 
-// matchCache is what addresses led to, by the hash of the address.
+// matchCache is what addresses led to, in sets of four places by the hash of the address.
 type matchCache struct {
+	tags    []atomic.Uint32 // of entries: a part of the hash
 	entries []atomic.Pointer[cached]
-	seen    []atomic.Uint32 // hashes of addresses that were missed once: an entry is made at the second time
-	made    atomic.Int64
+	seen    []atomic.Uint32 // tags of addresses that were missed once: an entry is made at the second time
+	evicted atomic.Int64    // entries that others took the place of
 }
+
+// setSize is the number of places for addresses of one set.
+const setSize = 4
 
 // cached is what an address led to from one generation to another.
 type cached struct {
@@ -119,41 +123,55 @@ type cached struct {
 }
 
 func newMatchCache(n int) *matchCache {
-	return &matchCache{entries: make([]atomic.Pointer[cached], n), seen: make([]atomic.Uint32, n)}
+	return &matchCache{tags: make([]atomic.Uint32, n), entries: make([]atomic.Pointer[cached], n), seen: make([]atomic.Uint32, 4*n)}
 }
 
 func hashAddress(addr string) uint64 { return maphash.String(seed, addr) }
 
+// place is where a hash's set begins, and its tag, which is not 0.
+func (c *matchCache) place(hash uint64) (set int, tag uint32) {
+	return int(hash&uint64(len(c.entries)-1)) &^ (setSize - 1), uint32(hash>>32) | 1
+}
+
 // cached returns what is known of addr and holds in s, or nil.
 func (s *Snapshot) cached(addr string, hash uint64) *cached {
-	entries := s.caches.matches.Load().entries
-	e := entries[hash&uint64(len(entries)-1)].Load()
-	if e == nil || e.hash != hash || e.addr != addr {
-		return nil
+	c := s.caches.matches.Load()
+	set, tag := c.place(hash)
+	for i := set; i < set+setSize; i++ {
+		if c.tags[i].Load() != tag {
+			continue
+		}
+		if e := c.entries[i].Load(); e != nil && e.hash == hash && e.addr == addr {
+			if s.holds(e) {
+				return e
+			}
+			return nil
+		}
 	}
+	return nil
+}
+
+// holds reports whether an entry is what s says.
+func (s *Snapshot) holds(e *cached) bool {
 	until := e.until.Load()
 	switch {
 	case until == s.generation:
-		return e
+		return true
 	case until > s.generation:
-		if e.from <= s.generation {
-			return e
-		}
-		return nil
-	case s.recent.touches(until, s.generation, addr, hash):
-		return nil
+		return e.from <= s.generation
+	case s.recent.touches(until, s.generation, e.addr, e.hash):
+		return false
 	}
 	e.until.CompareAndSwap(until, s.generation)
-	return e
+	return true
 }
 
 // keep makes an entry for addr, where it was asked for before.
 func (s *Snapshot) keep(addr string, hash uint64, groups []Group, first, found, when bool) {
 	c := s.caches.matches.Load()
-	at := hash & uint64(len(c.entries)-1)
-	tag := uint32(hash>>32) | 1
-	if c.seen[at].Load() != tag {
-		c.seen[at].Store(tag)
+	set, tag := c.place(hash)
+	if at := &c.seen[hash>>16&uint64(len(c.seen)-1)]; at.Load() != tag {
+		at.Store(tag)
 		return
 	}
 	if len(addr) > maxCachedBytes {
@@ -164,10 +182,27 @@ func (s *Snapshot) keep(addr string, hash uint64, groups []Group, first, found, 
 	if !when {
 		e.groups = append(make([]Group, 0, len(groups)), groups...)
 	}
-	c.entries[at].Store(e)
-	if n := len(c.entries); c.made.Add(1) > int64(2*n) && n < maxMatchCache {
-		s.caches.matches.CompareAndSwap(c, newMatchCache(4*n))
+	// The place of an older entry of the same address, or a free one, or any.
+	at := -1
+	for i := set; i < set+setSize; i++ {
+		old := c.entries[i].Load()
+		if old != nil && old.hash == hash && old.addr == addr {
+			at = i
+			break
+		}
+		if old == nil && at < 0 {
+			at = i
+		}
 	}
+	if at < 0 {
+		n := c.evicted.Add(1)
+		at = set + int(uint64(n)+hash>>40)%setSize
+		if size := len(c.entries); n > int64(size/2) && size < maxMatchCache {
+			s.caches.matches.CompareAndSwap(c, newMatchCache(4*size))
+		}
+	}
+	c.entries[at].Store(e)
+	c.tags[at].Store(tag)
 }
 
 // maxCachedBytes is the longest address that the cache keeps.

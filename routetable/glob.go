@@ -39,18 +39,29 @@ func (c *class) has(r rune) bool {
 // matched here: gobwas/glob is wrong for some patterns of stars around alternatives, and exponential where several "*" precede a class
 // or a "?". Stars that meet are joined: two "*" are one, and "**" swallows its neighbours.
 func compileGlob(text string) (*pattern, error) {
-	if len(text) > maxGlobBytes {
-		return nil, &RefusedError{What: "a glob: pattern is longer than 1 KiB", Where: "pattern"}
+	if err := refuseGlob(text); err != nil {
+		return nil, err
 	}
-	body := text[len(globPrefix):]
-	if _, err := glob.Compile(body, '/'); err != nil {
+	return compileCheckedGlob(text)
+}
+
+// refuseGlob is what gobwas/glob and the limits have against a pattern.
+func refuseGlob(text string) error {
+	if len(text) > maxGlobBytes {
+		return &RefusedError{What: "a glob: pattern is longer than 1 KiB", Where: "pattern"}
+	}
+	if _, err := glob.Compile(text[len(globPrefix):], '/'); err != nil {
 		var se *glob.SyntaxError
 		if errors.As(err, &se) {
-			return nil, &RefusedError{What: se.Reason, Where: "pattern, column " + strconv.Itoa(len(globPrefix)+se.Offset+1)}
+			return &RefusedError{What: se.Reason, Where: "pattern, column " + strconv.Itoa(len(globPrefix)+se.Offset+1)}
 		}
-		return nil, &RefusedError{What: err.Error(), Where: "pattern"}
+		return &RefusedError{What: err.Error(), Where: "pattern"}
 	}
-	forms, err := expandBraces(body)
+	return nil
+}
+
+func compileCheckedGlob(text string) (*pattern, error) {
+	forms, err := expandBraces(text[len(globPrefix):])
 	if err != nil {
 		return nil, err
 	}
@@ -306,6 +317,18 @@ func (g *globForm) matchStars(s string) bool {
 		if seg != none && segAt < len(s) && s[segAt] != '/' {
 			_, n := utf8.DecodeRuneInString(s[segAt:])
 			segAt += n
+			if next := g.textAfter(seg); next != "" {
+				// No place before the text is one to go on from.
+				slash, at := strings.IndexByte(s[segAt:], '/'), strings.Index(s[segAt:], next)
+				switch {
+				case at >= 0 && (slash < 0 || at <= slash):
+					segAt += at
+				case slash >= 0:
+					segAt += slash
+				default:
+					segAt = len(s)
+				}
+			}
 			ti, si = seg+1, segAt
 			continue
 		}
@@ -321,8 +344,23 @@ func (g *globForm) matchStars(s string) bool {
 		}
 		_, n := utf8.DecodeRuneInString(s[superAt:])
 		superAt += n
+		if next := g.textAfter(super); next != "" {
+			at := strings.Index(s[superAt:], next)
+			if at < 0 {
+				return false
+			}
+			superAt += at
+		}
 		ti, si, seg = super+1, superAt, none
 	}
+}
+
+// textAfter is the text of the token behind token i, or nothing.
+func (g *globForm) textAfter(i int) string {
+	if i+1 < len(g.tokens) {
+		return g.tokens[i+1].lit
+	}
+	return ""
 }
 
 // matchOne matches a token that is no star at the start of s, and returns how much it took.

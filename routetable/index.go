@@ -52,7 +52,7 @@ var gramSizes = [...]int{8, 6, 4}
 // Bounds of the paths and grams that one form is filed by.
 const (
 	maxLevels = 16
-	maxGrams  = 8
+	maxGrams  = 16
 )
 
 // seed is the hash seed of the process, so that a peer cannot choose colliding names.
@@ -90,10 +90,12 @@ func gramAt(s string, i, n, kind int) uint64 {
 
 var gramSeed = maphash.String(seed, "gram")
 
-// wildKey is a key that a form can be filed under.
+// wildKey is a key that a form can be filed under. Of two with as many rows, the one with the lower cost is taken: digits tell names apart
+// better than the words that many have.
 type wildKey struct {
 	kind int
 	hash uint64
+	cost int
 }
 
 // keysOf appends the keys that a form can be filed under, the first to be tried first.
@@ -101,11 +103,11 @@ func keysOf(dst []wildKey, f *form) []wildKey {
 	var path pathBuilder
 	path.build(f)
 	if path.literals > 0 && path.levels <= maxLevels {
-		dst = append(dst, wildKey{path.kind, path.end})
+		dst = append(dst, wildKey{path.kind, path.end, 0})
 	}
 	for i := len(prefixCuts) - 1; i >= 0; i-- {
 		if cut := prefixCuts[i]; cut <= len(f.prefix) {
-			dst = append(dst, wildKey{kindCut + i, hashText(kindCut+i, f.prefix[:cut])})
+			dst = append(dst, wildKey{kindCut + i, hashText(kindCut+i, f.prefix[:cut]), gramSizes[0]})
 			break
 		}
 	}
@@ -125,11 +127,17 @@ func keysOf(dst []wildKey, f *form) []wildKey {
 			if places > maxGrams {
 				at = k * (places - 1) / (maxGrams - 1)
 			}
-			dst = append(dst, wildKey{kindGram + i, gramAt(longest, at, size, kindGram+i)})
+			cost := size
+			for _, c := range []byte(longest[at : at+size]) {
+				if c >= '0' && c <= '9' {
+					cost--
+				}
+			}
+			dst = append(dst, wildKey{kindGram + i, gramAt(longest, at, size, kindGram+i), cost})
 		}
 		break
 	}
-	return append(dst, wildKey{kindRest, hashText(kindRest, "")})
+	return append(dst, wildKey{kindRest, hashText(kindRest, ""), 0})
 }
 
 // literals gives the literal runs of a form that have no slash-free limit: every address that fits holds each.
@@ -272,18 +280,18 @@ func (x *index) add(r *Route, o owner) {
 }
 
 func (x *index) addForm(f *form, slot uint32, o owner) {
-	var room [12]wildKey
+	var room [maxGrams + 4]wildKey
 	keys := keysOf(room[:0], f)
-	best, fewest := keys[0], -1
+	best, least := keys[0], -1
 	for _, k := range keys {
-		if k.kind == kindRest && fewest >= 0 {
+		if k.kind == kindRest && least >= 0 {
 			break
 		}
 		n := len(x.keys.get(uint32(k.hash >> 32)))
-		if fewest < 0 || n < fewest {
-			best, fewest = k, n
+		if cost := 3*n + k.cost; least < 0 || cost < least {
+			best, least = k, cost
 		}
-		if n < 4 {
+		if k.kind < kindCut && n < 4 {
 			break
 		}
 	}
@@ -322,7 +330,7 @@ func (x *index) remove(r *Route, o owner) {
 		unfile(hashText(kindExact, lit))
 	}
 	for i := range p.forms {
-		var room [12]wildKey
+		var room [maxGrams + 4]wildKey
 		for _, k := range keysOf(room[:0], &p.forms[i]) {
 			if unfile(k.hash) {
 				x.filed[k.kind]--
@@ -367,7 +375,7 @@ func (x *index) renew(s *Snapshot, more int) {
 		}
 		forms := s.route(rec.slot()).c.pattern.forms
 		for i := range forms {
-			var room [12]wildKey
+			var room [maxGrams + 4]wildKey
 			for _, k := range keysOf(room[:0], &forms[i]) {
 				words := x.keys.get(uint32(k.hash >> 32))
 				w := k.hash>>32<<32 | uint64(rec.slot())

@@ -96,6 +96,14 @@ func compilePattern(text string) (*pattern, error) {
 	return compileMessenger(text), nil
 }
 
+// compileChecked is compilePattern of a pattern that it compiled before: one of a row in the table.
+func compileChecked(text string) (*pattern, error) {
+	if strings.HasPrefix(text, globPrefix) {
+		return compileCheckedGlob(text)
+	}
+	return compilePattern(text)
+}
+
 func compileMessenger(text string) *pattern {
 	if !strings.ContainsAny(text, `*%\`) {
 		return plainPattern(text)

@@ -167,7 +167,7 @@ func (r *replay) put(b []byte) error {
 		}
 		return nil
 	}
-	p, err := compilePattern(row.Pattern)
+	p, err := compileChecked(row.Pattern)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errChange, err)
 	}
