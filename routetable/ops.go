@@ -631,7 +631,7 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 // loadRows puts the rows of a replacing load. Where inOrder, rows that are there keep their positions, and a new row without one gets one
 // before the row that follows it: so the last go first. Else each row gets a new position.
 func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bool, inOrder bool) error {
-	var next uint64
+	next := map[int]uint64{} // the row that follows, of each order
 	for n := range rows {
 		i := n
 		if inOrder {
@@ -643,10 +643,14 @@ func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bo
 		}
 		if old[i] == 0 {
 			if inOrder && r.pos == 0 {
-				r.pos = e.posBeside(e.s.Row(next), true)
+				if id, follows := next[r.Order]; follows {
+					r.pos = e.posBeside(e.s.Row(id), true)
+				} else {
+					r.pos = e.lastPos()
+				}
 			}
 			e.put(r)
-			next = r.ID
+			next[r.Order] = r.ID
 			continue
 		}
 		o := e.s.Row(old[i])
@@ -664,7 +668,7 @@ func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bo
 			}
 			e.change(o, r)
 		}
-		next = o.ID
+		next[r.Order] = o.ID
 	}
 	return nil
 }
