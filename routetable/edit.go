@@ -2,6 +2,7 @@ package routetable
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type edit struct {
 	places     map[uint64]int // where in touched a row of base is, by id
 	fresh      []int          // where in touched the rows with new ids are, by serial
 	moved      map[uint64]bool
+	marked     bool     // the marks are not those of base
 	written    []uint64 // refs of records written
 	dropped    []uint64 // refs of records of base that are in no row any more
 	stayed     []stayed // set by finish: configured rows touched that are as they were, but for their positions
@@ -389,6 +391,24 @@ func (e *edit) note(format string, args ...any) {
 	e.notes = append(e.notes, fmt.Sprintf(format, args...))
 }
 
+// mark sets marks.
+func (e *edit) mark(marks map[string]string) {
+	for name, value := range marks {
+		if e.s.marks[name] == value {
+			continue
+		}
+		if !e.marked {
+			e.s.marks, e.marked = maps.Clone(e.s.marks), true
+			if e.s.marks == nil {
+				e.s.marks = map[string]string{}
+			}
+		}
+		if e.s.marks[name] = value; value == "" {
+			delete(e.s.marks, name)
+		}
+	}
+}
+
 // finish makes the next snapshot and says what changed. Where nothing did, the snapshot is base.
 func (e *edit) finish() (*Snapshot, Change, error) {
 	c := Change{Note: strings.Join(e.notes, "; "), Warnings: e.warn, MatchSet: e.s.match != e.base.match}
@@ -420,7 +440,7 @@ func (e *edit) finish() (*Snapshot, Change, error) {
 			configured = configured || Configured(now.Origin)
 		}
 	}
-	if !c.Changed() && len(c.moved) == 0 {
+	if !c.Changed() && len(c.moved) == 0 && !e.marked {
 		c.Revision, c.Generation = e.base.revision, e.base.generation
 		return e.base, c, nil
 	}
@@ -514,6 +534,6 @@ func (e *edit) abandon() *Snapshot {
 		e.t.arena.drop(ref)
 	}
 	s := e.s
-	s.match, s.generation, s.revision, s.recent = e.base.match, e.base.generation, e.base.revision, e.base.recent
+	s.match, s.generation, s.revision, s.recent, s.marks = e.base.match, e.base.generation, e.base.revision, e.base.recent, e.base.marks
 	return s
 }

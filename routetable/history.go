@@ -22,6 +22,10 @@ type Author struct {
 	From    string    // from where: "127.0.0.1:4711", "file:default.yaml", "signal"; empty is this process
 	Command string    // the command as a person would type it, credentials masked: "add COLOSSUS amqp://5.6.7.8:1234"; empty is made from the ops
 	At      time.Time // zero is now
+
+	// Marks are small values that the table keeps with the rows, in the same step: what has to agree with them, such as the content that a
+	// file had when it was loaded. An empty value forgets the name. See Snapshot.Mark.
+	Marks map[string]string
 }
 
 // Revision is one entry of the history.

@@ -2,6 +2,7 @@ package routetable
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ func (r *replay) snapshot(from io.Reader, size int64) error {
 	b := bufio.NewReaderSize(from, 1<<18)
 	s := r.e.s
 	flags, err := b.ReadByte()
+	if err == nil && flags&flagMarks != 0 {
+		err = r.marks(b, size)
+	}
 	numbers := [4]uint64{}
 	for i := range numbers {
 		if err == nil {
@@ -44,7 +48,7 @@ func (r *replay) snapshot(from io.Reader, size int64) error {
 	if err == nil {
 		rows, err = binary.ReadUvarint(b)
 	}
-	if err != nil || flags&^flagMatchFirst != 0 || numbers[2] > 1<<32-1 || numbers[3] > rows || rows > uint64(size)/recordHeader {
+	if err != nil || flags&^stateFlags != 0 || numbers[2] > 1<<32-1 || numbers[3] > rows || rows > uint64(size)/recordHeader {
 		return errSnapshot
 	}
 	s.match, s.generation, s.revision = MatchMode(flags&flagMatchFirst), numbers[0], numbers[1]
@@ -94,13 +98,53 @@ func (r *replay) snapshot(from io.Reader, size int64) error {
 	return nil
 }
 
+// marks reads the marks; there are at most size bytes.
+func (r *replay) marks(b interface {
+	io.Reader
+	io.ByteReader
+}, size int64) error {
+	count, err := binary.ReadUvarint(b)
+	if err != nil || count > uint64(size) {
+		return errChange
+	}
+	text := func() string {
+		n, e := binary.ReadUvarint(b)
+		if e != nil || n > uint64(size) {
+			err = errChange
+			return ""
+		}
+		s := make([]byte, n)
+		if _, e := io.ReadFull(b, s); e != nil {
+			err = errChange
+		}
+		return string(s)
+	}
+	marks := map[string]string{}
+	for range count {
+		name := text()
+		marks[name] = text()
+		if err != nil {
+			return err
+		}
+	}
+	r.e.s.marks = marks
+	return nil
+}
+
 // change reads what appendChange wrote.
 func (r *replay) change(generation uint64, payload []byte) error {
 	b := reader{b: payload}
 	s := r.e.s
 	flags := b.byte()
+	if flags&flagMarks != 0 {
+		rest := bytes.NewReader(b.b)
+		if err := r.marks(rest, int64(len(b.b))); err != nil {
+			return err
+		}
+		b.b = b.b[len(b.b)-rest.Len():]
+	}
 	revision, serial, pos, gone := b.number(), b.number(), b.signed(), b.number()
-	if b.bad || flags&^flagMatchFirst != 0 || serial > 1<<32-1 || gone > uint64(len(b.b))/8 {
+	if b.bad || flags&^stateFlags != 0 || serial > 1<<32-1 || gone > uint64(len(b.b))/8 {
 		return errChange
 	}
 	for range gone {

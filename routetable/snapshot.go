@@ -3,6 +3,7 @@ package routetable
 import (
 	"iter"
 	"slices"
+	"strings"
 )
 
 // Snapshot is the table at one moment, immutable. Every lookup of a message should use the same one.
@@ -17,6 +18,7 @@ type Snapshot struct {
 	order  orderTree      // rows in table order
 	index  index          // rows by pattern
 	whens  int            // rows with a predicate
+	marks  map[string]string
 	recent recentChanges
 	caches *caches // of the table; nil in a snapshot under way
 }
@@ -35,6 +37,26 @@ func (s *Snapshot) Len() int { return s.order.len() }
 
 // HasWhen reports whether any row has a predicate, so that a lookup needs the message's properties.
 func (s *Snapshot) HasWhen() bool { return s.whens > 0 }
+
+// Mark returns what an Author.Marks said of a name last.
+func (s *Snapshot) Mark(name string) (value string, ok bool) {
+	value, ok = s.marks[name]
+	return value, ok
+}
+
+// Origins counts the rows by their origins.
+func (s *Snapshot) Origins() map[string]int {
+	n := map[string]int{}
+	s.records(func(rec record) bool {
+		if o := rec.origin(); n[o] > 0 {
+			n[o]++
+		} else {
+			n[strings.Clone(o)] = 1
+		}
+		return true
+	})
+	return n
+}
 
 // Routes gives the rows in table order. Rows are made as they are asked for: about a microsecond each.
 func (s *Snapshot) Routes() iter.Seq[*Route] { return s.RoutesFrom(0) }

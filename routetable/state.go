@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/fingerpost/fingerpost/internal/journal"
@@ -97,15 +98,32 @@ func (t *Table) WriteValue(name string, value []byte) error {
 func durable(origin string) bool { return origin != OriginSystem && !Live(origin) }
 
 // The flags of a change and of a snapshot.
-const flagMatchFirst = 1
+const (
+	flagMatchFirst = 1 << iota
+	flagMarks      // the marks follow: a count, then names and values as texts
+	stateFlags     = flagMatchFirst | flagMarks
+)
+
+// appendStateHead appends what a change and a snapshot begin with: the flags, and the marks where they are to be kept.
+func appendStateHead(dst []byte, s *Snapshot, marked bool) []byte {
+	flags := byte(s.match) & flagMatchFirst
+	if !marked {
+		return append(dst, flags)
+	}
+	dst = appendNumbers(append(dst, flags|flagMarks), uint64(len(s.marks)))
+	for _, name := range slices.Sorted(maps.Keys(s.marks)) {
+		dst = appendText(appendText(dst, name), s.marks[name])
+	}
+	return dst
+}
 
 // appendChange appends a change for the journal; nil where it touches nothing that is kept.
 //
-//	change = flags revision serial position gone { id } count { record } [ entry ]
+//	change = flags [ marks ] revision serial position gone { id } count { record } [ entry ]
 //
 // flags is one byte, position a varint, ids are u64, the other numbers uvarints; the rows are as they are after it, those that are gone by
 // their ids; what is left is the entry of the history.
-func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int64, x *historyEntry) []byte {
+func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int64, marked bool, x *historyEntry) []byte {
 	gone, rows := 0, 0
 	for _, r := range c.Removed {
 		if durable(r.Origin) {
@@ -120,10 +138,10 @@ func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int
 			}
 		}
 	}
-	if gone+rows == 0 && x == nil && !c.MatchSet {
+	if gone+rows == 0 && x == nil && !c.MatchSet && !marked {
 		return nil
 	}
-	dst = append(dst, byte(s.match)&flagMatchFirst)
+	dst = appendStateHead(dst, s, marked)
 	dst = appendNumbers(dst, s.revision, uint64(ids.serial))
 	dst = appendSigned(dst, nextPos)
 	dst = appendNumbers(dst, uint64(gone))
@@ -148,7 +166,7 @@ func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int
 
 // writeState writes a snapshot for the disk.
 //
-//	snapshot = flags generation revision serial wild position count { record } count { length entry }
+//	snapshot = flags [ marks ] generation revision serial wild position count { record } count { length entry }
 //
 // wild is how many of the rows are not the one address that their pattern is.
 func writeState(w io.Writer, s *Snapshot, ids idSource, nextPos int64, entries []*historyEntry) error {
@@ -171,7 +189,7 @@ func writeState(w io.Writer, s *Snapshot, ids idSource, nextPos int64, entries [
 		}
 		return true
 	})
-	b = append(b, byte(s.match)&flagMatchFirst)
+	b = appendStateHead(b, s, len(s.marks) > 0)
 	b = appendNumbers(b, s.generation, s.revision, uint64(ids.serial), wild)
 	b = appendSigned(b, nextPos)
 	b = appendNumbers(b, n)

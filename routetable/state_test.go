@@ -51,6 +51,10 @@ func TestTableOutlivesItsProcess(t *testing.T) {
 				m.note(t)
 				m.edit(t)
 			}
+			mark := rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "mark")
+			if _, err := m.table.ApplyAs(Author{Marks: map[string]string{"file": mark}}); err != nil {
+				t.Fatal(err)
+			}
 			m.note(t)
 			want, history := kept(m.table.Snapshot()), m.table.History(0, 0)
 			if rapid.Bool().Draw(t, "compact") {
@@ -68,6 +72,9 @@ func TestTableOutlivesItsProcess(t *testing.T) {
 			checkTable(t, s)
 			if got := kept(s); got != want {
 				t.Fatalf("got\n%s\nwant\n%s", got, want)
+			}
+			if got, ok := s.Mark("file"); got != mark || ok != (mark != "") {
+				t.Fatalf("got mark %q, want %q", got, mark)
 			}
 			if got := m.table.History(0, 0); fmt.Sprint(got) != fmt.Sprint(history) {
 				t.Fatalf("got history\n%v\nwant\n%v", got, history)
@@ -213,7 +220,7 @@ func FuzzReplay(f *testing.F) {
 		f.Fatal(err)
 	}
 	s := table.Snapshot()
-	f.Add(appendChange(nil, s, &c, &table.ids, table.nextPos, table.history.entries[0]), false)
+	f.Add(appendChange(nil, s, &c, &table.ids, table.nextPos, true, table.history.entries[0]), false)
 	var b strings.Builder
 	if err := writeState(&b, s, table.ids, table.nextPos, table.history.entries); err != nil {
 		f.Fatal(err)

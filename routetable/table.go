@@ -236,6 +236,7 @@ func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (c Change, b 
 		}
 	}
 	e := newEdit(t, t.head)
+	e.mark(a.Marks)
 	s, c, err := e.run(ops)
 	waiting := t.head != t.snapshot.Load()
 	if err != nil || s == e.base {
@@ -258,7 +259,7 @@ func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (c Change, b 
 	x := newEntry(a, ops, e, &c)
 	var payload []byte
 	if t.state != nil {
-		payload = appendChange(nil, s, &c, &t.ids, t.nextPos, x)
+		payload = appendChange(nil, s, &c, &t.ids, t.nextPos, e.marked, x)
 	}
 	if payload == nil && !waiting {
 		t.publish(s, []Change{c}, []*historyEntry{x})

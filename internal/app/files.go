@@ -2,10 +2,12 @@ package app
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,19 +27,12 @@ type tableFiles struct {
 	// Set at construction, never changed.
 	table  *routetable.Table
 	log    *slog.Logger
-	hashes fileHashes // nil: nothing is remembered
 	timing timing
 
 	renamed chan struct{} // to watch: the list of files is another one
 
 	loading sync.Mutex                  // held while files are read and their rows applied; taken before the table's own lock
 	files   atomic.Pointer[[]tableFile] // in the order of the configuration; a change makes a new one, under loading
-}
-
-// fileHashes remembers, over a restart, the content that each table file had when its rows were last loaded.
-type fileHashes interface {
-	Get(name string) (hash []byte, ok bool)
-	Set(name string, hash []byte) error // nil forgets the file
 }
 
 // tableFile is what is known of one file.
@@ -68,8 +63,8 @@ func (f *tableFile) origin() string { return fileOrigin + f.name }
 
 const fileOrigin = "file:"
 
-func newTableFiles(t *routetable.Table, log *slog.Logger, hashes fileHashes) *tableFiles {
-	files := &tableFiles{table: t, log: log, hashes: hashes, timing: defaultTiming, renamed: make(chan struct{}, 1)}
+func newTableFiles(t *routetable.Table, log *slog.Logger) *tableFiles {
+	files := &tableFiles{table: t, log: log, timing: defaultTiming, renamed: make(chan struct{}, 1)}
 	files.files.Store(new([]tableFile))
 	return files
 }
@@ -208,10 +203,10 @@ func (t *tableFiles) read(files []tableFile, wanted func(*tableFile) bool) (load
 
 // inForce reports whether the rows of this content are in the table, or were when the state was kept.
 func (t *tableFiles) inForce(f *tableFile, hash []byte) bool {
-	if f.hash != nil || t.hashes == nil {
+	if f.hash != nil {
 		return bytes.Equal(f.hash, hash)
 	}
-	if kept, ok := t.hashes.Get(f.name); !ok || !bytes.Equal(kept, hash) {
+	if kept, ok := t.table.Snapshot().Mark(f.origin()); !ok || kept != hex.EncodeToString(hash) {
 		return false
 	}
 	f.hash = hash
@@ -270,10 +265,6 @@ func (t *tableFiles) apply(files []tableFile, load []candidate) error {
 		f.hash, f.loaded, f.rows, f.match = c.hash, time.Now(), now[f.origin()], matchOf(c.file)
 		f.shadowed = f.rows < len(c.file.Routes)
 		t.good(f)
-		t.remember(f.name, c.hash)
-	}
-	for _, origin := range gone {
-		t.remember(strings.TrimPrefix(origin, fileOrigin), nil)
 	}
 	return nil
 }
@@ -330,14 +321,21 @@ func matchOf(f *routetable.File) *routetable.MatchMode {
 
 // author is what the history keeps of a load.
 func author(files []tableFile, load []candidate, gone []string) routetable.Author {
+	a := routetable.Author{Marks: map[string]string{}}
+	for _, origin := range gone {
+		a.Marks[origin] = ""
+	}
 	if len(load) == 0 {
-		return routetable.Author{From: strings.Join(gone, ", "), Command: "withdraw " + strings.Join(gone, " ")}
+		a.From, a.Command = strings.Join(gone, ", "), "withdraw "+strings.Join(gone, " ")
+		return a
 	}
 	from := make([]string, len(load))
 	for i, c := range load {
 		from[i] = files[c.at].origin()
+		a.Marks[from[i]] = hex.EncodeToString(c.hash)
 	}
-	return routetable.Author{From: strings.Join(from, ", "), Command: "load " + names(files, load)}
+	a.From, a.Command = strings.Join(from, ", "), "load "+names(files, load)
+	return a
 }
 
 func names(files []tableFile, load []candidate) string {
@@ -350,12 +348,8 @@ func names(files []tableFile, load []candidate) string {
 
 // countRows counts the rows of each file's origin.
 func countRows(s *routetable.Snapshot) map[string]int {
-	n := map[string]int{}
-	for r := range s.Routes() {
-		if strings.HasPrefix(r.Origin, fileOrigin) {
-			n[r.Origin]++
-		}
-	}
+	n := s.Origins()
+	maps.DeleteFunc(n, func(origin string, _ int) bool { return !strings.HasPrefix(origin, fileOrigin) })
 	return n
 }
 
@@ -379,13 +373,4 @@ func (t *tableFiles) good(f *tableFile) {
 		t.log.Info("table file is good again", "file", f.name)
 	}
 	f.err, f.told, f.conflict = nil, "", false
-}
-
-func (t *tableFiles) remember(name string, hash []byte) {
-	if t.hashes == nil {
-		return
-	}
-	if err := t.hashes.Set(name, hash); err != nil {
-		t.log.Error("the content of a table file could not be remembered: a restart loads it again", "file", name, "error", err)
-	}
 }

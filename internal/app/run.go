@@ -42,7 +42,7 @@ func Check(c Config) error {
 	if _, err := c.validate(); err != nil {
 		return &ConfigError{err}
 	}
-	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler), nil).use(c.Tables); err != nil {
+	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler)).use(c.Tables); err != nil {
 		return &ConfigError{err}
 	}
 	for _, name := range c.Tables {
@@ -122,18 +122,14 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 func (a *App) openTable() (id string, err error) {
 	if a.config.State == "" {
 		a.table = routetable.New()
-		a.files = newTableFiles(a.table, a.log, nil)
+		a.files = newTableFiles(a.table, a.log)
 		return forwarder.NewID(), nil
 	}
 	if a.table, err = routetable.Open(a.config.State, a.log); err != nil {
 		return "", err
 	}
-	hashes, err := readHashes(a.table)
-	if err == nil {
-		a.files = newTableFiles(a.table, a.log, hashes)
-		id, err = nodeID(a.table)
-	}
-	if err != nil {
+	a.files = newTableFiles(a.table, a.log)
+	if id, err = nodeID(a.table); err != nil {
 		a.table.Close()
 		return "", err
 	}
