@@ -143,9 +143,6 @@ func appendRecord(dst []byte, r *Route) []byte {
 	return dst
 }
 
-// packRow is the record of a row that a table gave out, in memory of its own.
-func packRow(r *Route) record { return appendRecord(nil, r) }
-
 // readRecord checks the frame of the record at the start of b, which may be anything, and cuts it off. What texts say is not checked.
 func readRecord(b []byte) (rec record, rest []byte, ok bool) {
 	if len(b) < recordHeader {
@@ -218,21 +215,4 @@ func (b record) row(r *Route) bool {
 		}
 	}
 	return int(r.Pick) < len(pickNames) && int(r.Balance) < len(balanceNames)
-}
-
-// unpackRow makes a row of a record, compiled as it would be in a table.
-func unpackRow(b record) (*Route, error) {
-	r := new(Route)
-	if !b.row(r) {
-		return nil, &RefusedError{What: "a row's record is damaged"}
-	}
-	p, err := compilePattern(r.Pattern)
-	if err != nil {
-		return nil, err
-	}
-	if r.c, err = compileRow(r, p); err != nil {
-		return nil, err
-	}
-	r.c.match.Route = r
-	return r, nil
 }

@@ -85,8 +85,7 @@ func TestWhatIsCommittedIsThereAgain(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	before := j.Size()
-	s, err := j.Rotate()
-	if err != nil {
+	if _, err := j.Rotate(); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, j, 5, "c")
