@@ -99,7 +99,8 @@ func TestWhatIsCommittedIsThereAgain(t *testing.T) {
 	if want := " 1a 4b 5c"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if s, err = j.Rotate(); err != nil {
+	s, err := j.Rotate()
+	if err != nil {
 		t.Fatal(err)
 	}
 	commit(t, j, 6, "d")
