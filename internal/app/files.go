@@ -37,7 +37,8 @@ type tableFiles struct {
 // fileHashes remembers, over a restart, the content that each table file had when its rows were last loaded.
 type fileHashes interface {
 	Get(name string) (hash []byte, ok bool)
-	Set(name string, hash []byte) error // nil forgets the file
+	Intend(change map[string][]byte) error // is called before a load; nil forgets the file
+	Done() error                           // is called after it, where it succeeded
 }
 
 // tableFile is what is known of one file.
@@ -253,6 +254,9 @@ func (t *tableFiles) apply(files []tableFile, load []candidate) error {
 		}
 	}
 	ops = append(ops, t.matchOp(files, load)...)
+	if err := t.intend(files, load, gone); err != nil {
+		return err
+	}
 	change, err := t.table.ApplyAs(author(files, load, gone), ops...)
 	if err != nil {
 		who := names(files, load)
@@ -270,10 +274,29 @@ func (t *tableFiles) apply(files []tableFile, load []candidate) error {
 		f.hash, f.loaded, f.rows, f.match = c.hash, time.Now(), now[f.origin()], matchOf(c.file)
 		f.shadowed = f.rows < len(c.file.Routes)
 		t.good(f)
-		t.remember(f.name, c.hash)
+	}
+	if t.hashes != nil {
+		if err := t.hashes.Done(); err != nil {
+			t.log.Error("the contents of table files could not be remembered yet", "files", names(files, load), "error", err)
+		}
+	}
+	return nil
+}
+
+// intend remembers what a load is about to do, so that a crash behind it does not have it done once more.
+func (t *tableFiles) intend(files []tableFile, load []candidate, gone []string) error {
+	if t.hashes == nil {
+		return nil
+	}
+	change := map[string][]byte{}
+	for _, c := range load {
+		change[files[c.at].name] = c.hash
 	}
 	for _, origin := range gone {
-		t.remember(strings.TrimPrefix(origin, fileOrigin), nil)
+		change[strings.TrimPrefix(origin, fileOrigin)] = nil
+	}
+	if err := t.hashes.Intend(change); err != nil {
+		return &routetable.StateError{Err: err}
 	}
 	return nil
 }
@@ -379,13 +402,4 @@ func (t *tableFiles) good(f *tableFile) {
 		t.log.Info("table file is good again", "file", f.name)
 	}
 	f.err, f.told, f.conflict = nil, "", false
-}
-
-func (t *tableFiles) remember(name string, hash []byte) {
-	if t.hashes == nil {
-		return
-	}
-	if err := t.hashes.Set(name, hash); err != nil {
-		t.log.Error("the content of a table file could not be remembered: a restart loads it again", "file", name, "error", err)
-	}
 }

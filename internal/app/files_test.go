@@ -436,30 +436,104 @@ func TestTheMatchModeIsThatOfTheFiles(t *testing.T) {
 	want("no file says one", routetable.MatchAll)
 }
 
-// remembered is the hashes of a state directory.
-type remembered map[string][]byte
+// remembered is the hashes of a state directory. Where killed is set the process ends before a load is noted as done.
+type remembered struct {
+	*hashes
+	killed bool
+}
 
-func (r remembered) Get(name string) ([]byte, bool) { h, ok := r[name]; return h, ok }
-
-func (r remembered) Set(name string, hash []byte) error {
-	if hash == nil {
-		delete(r, name)
-	} else {
-		r[name] = hash
+func (r *remembered) Done() error {
+	if r.killed {
+		return nil
 	}
-	return nil
+	return r.hashes.Done()
+}
+
+// A process that ended between a load and the note of it has not left the file to be loaded again, nor its old content as if in force.
+func TestALoadThatACrashCutOffFromItsHashIsDone(t *testing.T) {
+	d := newDesk(t)
+	dir := t.TempDir()
+	life := func(content string, killed bool, edit func(*routetable.Table)) string {
+		t.Helper()
+		table, err := routetable.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer table.Close()
+		kept, err := readHashes(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.write("a.routes", content)
+		d.table = table
+		d.files = newTableFiles(table, slog.New(slog.DiscardHandler), &remembered{kept, killed})
+		if err := d.use("a.routes"); err != nil {
+			t.Fatal(err)
+		}
+		if edit != nil {
+			edit(table)
+		}
+		return d.rows()
+	}
+	const first, second = "A --> amqp://one\n", "A --> amqp://two\nB --> amqp://two\n"
+	life(first, false, nil)
+	life(second, true, func(table *routetable.Table) {
+		if _, err := table.Delete("B", "amqp://two"); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := life(second, true, nil); got != "A>amqp://two" {
+		t.Errorf("the edit is undone: got %s", got)
+	}
+	if got := life(first, false, nil); got != "A>amqp://one" {
+		t.Errorf("the content of before is taken for the one in force: got %s", got)
+	}
+}
+
+// A load that was refused is not taken for one that was done.
+func TestALoadThatWasRefusedIsNotDone(t *testing.T) {
+	table, err := routetable.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	kept, err := readHashes(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.Intend(map[string][]byte{"a.routes": {1}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Add("A", "amqp://one"); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err = readHashes(table); err != nil {
+		t.Fatal(err)
+	}
+	if hash, ok := kept.Get("a.routes"); ok {
+		t.Errorf("got %x", hash)
+	}
 }
 
 func TestARestartDoesNotUndoEdits(t *testing.T) {
 	d := newDesk(t)
-	kept := remembered{}
-	d.files.hashes = kept
+	table, err := routetable.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	kept, err := readHashes(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.table = table
+	d.files = newTableFiles(table, slog.New(slog.DiscardHandler), kept)
 	d.write("a.routes", "A --> amqp://one\nB --> amqp://two\n")
 	if err := d.use("a.routes"); err != nil {
 		t.Fatal(err)
 	}
-	if len(kept["a.routes"]) != 32 {
-		t.Fatalf("got %x", kept)
+	if len(kept.m["a.routes"]) != 32 {
+		t.Fatalf("got %x", kept.m)
 	}
 	if _, err := d.table.Delete("B", "amqp://two"); err != nil {
 		t.Fatal(err)
@@ -479,8 +553,8 @@ func TestARestartDoesNotUndoEdits(t *testing.T) {
 	if d.rows() != "C>amqp://three" {
 		t.Errorf("got %s", d.rows())
 	}
-	if err := d.use(); err != nil || d.rows() != "" || len(kept) != 0 {
-		t.Errorf("a file that is not named any more: %v, %s, %x", err, d.rows(), kept)
+	if err := d.use(); err != nil || d.rows() != "" || len(kept.m) != 0 {
+		t.Errorf("a file that is not named any more: %v, %s, %x", err, d.rows(), kept.m)
 	}
 	again()
 	if d.rows() != "C>amqp://three" {
@@ -488,8 +562,8 @@ func TestARestartDoesNotUndoEdits(t *testing.T) {
 	}
 	// Its name leaves the configuration while the router is down.
 	d.files = newTableFiles(d.table, slog.New(slog.DiscardHandler), kept)
-	if err := d.use(); err != nil || d.rows() != "" || len(kept) != 0 {
-		t.Errorf("got %v, %s, %x", err, d.rows(), kept)
+	if err := d.use(); err != nil || d.rows() != "" || len(kept.m) != 0 {
+		t.Errorf("got %v, %s, %x", err, d.rows(), kept.m)
 	}
 }
 
