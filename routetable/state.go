@@ -63,17 +63,19 @@ func Open(dir string, log *slog.Logger, opts ...Option) (*Table, error) {
 
 // Close waits for changes under way and gives the directory free. Later changes are refused.
 func (t *Table) Close() error {
-	t.commits.Lock()
 	t.mu.Lock()
 	t.closed = true
-	s := t.state
+	last := t.last
 	t.mu.Unlock()
-	t.commits.Unlock()
-	if s == nil {
+	if t.state == nil {
 		return nil
 	}
+	if last != nil {
+		<-last.done
+	}
+	// A batch that failed with the one before it may end behind a later one, but has nothing to write.
 	t.running.Wait()
-	return s.journal.Close()
+	return t.state.journal.Close()
 }
 
 // ReadValue returns a value that WriteValue kept in the table's directory: for the node's id, the hashes of files. It is os.ErrNotExist
