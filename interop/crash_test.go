@@ -190,7 +190,10 @@ func (c *crash) edit(r *router) {
 			}
 		})
 	}
-	span := time.Duration(10+c.rnd.IntN(390)) * time.Millisecond
+	span, atSnapshot := time.Duration(10+c.rnd.IntN(390))*time.Millisecond, c.rnd.IntN(3) == 0
+	if atSnapshot {
+		span = time.Second
+	}
 	if reloads {
 		part := time.Duration(c.rnd.Int64N(int64(span)))
 		wg.Go(func() {
@@ -202,7 +205,7 @@ func (c *crash) edit(r *router) {
 			r.cmd.Process.Signal(syscall.SIGHUP)
 		})
 	}
-	c.killAfter(r.process, span, c.rnd.IntN(2) == 0)
+	c.killAfter(r.process, span, atSnapshot)
 	wg.Wait()
 }
 
@@ -260,8 +263,8 @@ func (e *editor) address() string { return fmt.Sprintf("amqp://h%d.example:5672"
 func (e *editor) note() string {
 	e.sent++
 	note := fmt.Sprintf("note-%s-%d", e.name, e.sent)
-	if e.rnd.IntN(30) == 0 {
-		note += strings.Repeat("n", e.rnd.IntN(400_000))
+	if e.rnd.IntN(4) == 0 {
+		note += strings.Repeat("n", e.rnd.IntN(60_000))
 	}
 	return note
 }

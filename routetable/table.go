@@ -273,6 +273,7 @@ func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (Change, wait
 		return c, wait{}, nil
 	}
 	e.commit()
+	e.tidy() // behind commit, which counts what the edit dropped as dead
 	t.head = s
 	x := newEntry(a, ops, e, &c)
 	var payload []byte
@@ -319,6 +320,7 @@ func (t *Table) again(p *passing, refused error) (Change, error) {
 		return Change{}, refused
 	}
 	e.commit()
+	e.tidy() // behind commit, which counts what the edit dropped as dead
 	t.head = s
 	t.publish(s, []Change{c}, []*historyEntry{x})
 	return c, nil
@@ -445,7 +447,6 @@ func (e *edit) run(ops []Op) (*Snapshot, Change, error) {
 		}
 	}
 	s.index.refresh(s)
-	e.tidy()
 	return s, c, nil
 }
 
