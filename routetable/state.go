@@ -18,8 +18,9 @@ type state struct {
 	log     *slog.Logger
 
 	// Owned by whoever commits.
-	size    int64 // of the journal when the last snapshot was begun
-	writing bool  // a snapshot is being written; guarded by the table's lock
+	refused string // what the log was told of the disk; empty: it takes changes
+	size    int64  // of the journal when the last snapshot was begun
+	writing bool   // a snapshot is being written; guarded by the table's lock
 }
 
 // StateError says that a change could not be kept on disk. The table is as it was before it.
@@ -239,6 +240,18 @@ func (t *Table) snapshotDone(size int64, err error) {
 	t.mu.Unlock()
 	if err != nil {
 		t.state.log.Error("a snapshot of the table could not be written; the journal goes on", "error", err)
+	}
+}
+
+// tell tells the log when the disk begins to refuse changes, and when it takes them again.
+func (s *state) tell(err error) {
+	switch {
+	case err == nil && s.refused != "":
+		s.refused = ""
+		s.log.Info("changes of the table are kept again")
+	case err != nil && s.refused != err.Error():
+		s.refused = err.Error()
+		s.log.Error("changes of the table cannot be kept: they are refused until they can", "error", err)
 	}
 }
 

@@ -384,6 +384,7 @@ func (t *Table) write(b *batch) {
 	if err == nil {
 		t.publish(b.snapshot, b.changes, b.entries)
 		t.mu.Unlock()
+		t.state.tell(nil)
 		t.compact()
 		return
 	}
@@ -401,7 +402,7 @@ func (t *Table) write(b *batch) {
 		p.change, p.err = t.again(p, b.err)
 	}
 	t.mu.Unlock()
-	t.state.log.Error("a change of the table could not be kept", "error", err)
+	t.state.tell(err)
 }
 
 // resume makes the table that of a snapshot: one read from disk, or an older one where newer ones were given up.
