@@ -156,8 +156,17 @@ func (c *crash) killAfter(p *process, d time.Duration, atSnapshot bool) {
 	p.kill()
 }
 
-// edit edits the table from many connections at once until the router is killed.
+// edit edits the table from many connections at once until the router is killed: some time after that began, or where it writes a snapshot.
 func (c *crash) edit(r *router) {
+	span, atSnapshot := time.Duration(10+c.rnd.IntN(390))*time.Millisecond, c.rnd.IntN(3) == 0
+	if atSnapshot {
+		span = time.Second
+	}
+	c.editUntil(r, func() { c.killAfter(r.process, span, atSnapshot) })
+}
+
+// editUntil edits while end runs, which ends the router.
+func (c *crash) editUntil(r *router, end func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var mu sync.Mutex
@@ -190,12 +199,8 @@ func (c *crash) edit(r *router) {
 			}
 		})
 	}
-	span, atSnapshot := time.Duration(10+c.rnd.IntN(390))*time.Millisecond, c.rnd.IntN(3) == 0
-	if atSnapshot {
-		span = time.Second
-	}
 	if reloads {
-		part := time.Duration(c.rnd.Int64N(int64(span)))
+		part := time.Duration(c.rnd.IntN(200)) * time.Millisecond
 		wg.Go(func() {
 			select {
 			case <-time.After(part):
@@ -205,7 +210,7 @@ func (c *crash) edit(r *router) {
 			r.cmd.Process.Signal(syscall.SIGHUP)
 		})
 	}
-	c.killAfter(r.process, span, atSnapshot)
+	end()
 	wg.Wait()
 }
 
@@ -237,7 +242,7 @@ func (e *editor) run(ctx context.Context, url string) (done, inFlight []*tableEd
 		if e.rnd.IntN(200) == 0 { // a receiver comes, and stays
 			session, err := d.conn.NewSession(ctx, nil)
 			if err == nil {
-				_, err = session.NewReceiver(ctx, e.pattern(), nil)
+				_, err = session.NewReceiver(ctx, fmt.Sprintf("live/%d", e.rnd.IntN(4)), nil)
 			}
 			if err != nil {
 				return done, inFlight, ctx.Err()
