@@ -19,8 +19,14 @@ type door struct {
 	queue chan *conn // connections with requests that wait, each once
 
 	mu      sync.Mutex // guards what follows; a leaf
-	waiting map[*conn][]*Copy
+	waiting map[*conn][]doorRequest
 	count   int // of all waiting
+	due     int // of these, what came before the node began to end
+}
+
+type doorRequest struct {
+	copy *Copy
+	due  bool
 }
 
 // The bounds of the door: what waits, and what is answered at once. Most of those that are answered may wait for a large load to be done.
@@ -30,15 +36,16 @@ const (
 )
 
 func newDoor(n *Node) *door {
-	return &door{n: n, queue: make(chan *conn, maxRequests), waiting: map[*conn][]*Copy{}}
+	return &door{n: n, queue: make(chan *conn, maxRequests), waiting: map[*conn][]doorRequest{}}
 }
 
 func (d *door) Present() bool { return true }
 
+// Busy is how many requests have to be answered before the node ends. Those that clients send while it ends do not hold it up.
 func (d *door) Busy() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.count
+	return d.due
 }
 
 // Deliver queues requests.
@@ -52,8 +59,11 @@ func (d *door) Deliver(batch []*Copy) (int, error) {
 		c.Message.keep()
 		from := c.in.conn
 		list, isWaiting := d.waiting[from]
-		d.waiting[from] = append(list, c)
-		d.count++
+		due := !d.n.draining.Load()
+		d.waiting[from] = append(list, doorRequest{c, due})
+		if d.count++; due {
+			d.due++
+		}
 		if !isWaiting {
 			d.queue <- from // has room: each in it has a request
 		}
@@ -76,7 +86,7 @@ func (d *door) work() {
 		select {
 		case from := <-d.queue:
 			d.mu.Lock()
-			c := d.waiting[from][0]
+			c := d.waiting[from][0].copy
 			d.mu.Unlock()
 			d.answer(c)
 			d.next(from)
@@ -90,9 +100,11 @@ func (d *door) work() {
 func (d *door) next(from *conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.count--
 	list := d.waiting[from]
-	list[0] = nil
+	if d.count--; list[0].due {
+		d.due--
+	}
+	list[0] = doorRequest{}
 	if list = list[1:]; len(list) == 0 {
 		delete(d.waiting, from)
 		return

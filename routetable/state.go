@@ -19,8 +19,9 @@ type state struct {
 	log     *slog.Logger
 
 	// Owned by whoever commits.
-	size    int64 // of the journal when the last snapshot was begun
-	writing bool  // a snapshot is being written; guarded by the table's lock
+	refused string // what the log was told of the disk; empty: it takes changes
+	size    int64  // of the journal when the last snapshot was begun
+	writing bool   // a snapshot is being written; guarded by the table's lock
 }
 
 // StateError says that a change could not be kept on disk. The table is as it was before it.
@@ -64,17 +65,19 @@ func Open(dir string, log *slog.Logger, opts ...Option) (*Table, error) {
 
 // Close waits for changes under way and gives the directory free. Later changes are refused.
 func (t *Table) Close() error {
-	t.commits.Lock()
 	t.mu.Lock()
 	t.closed = true
-	s := t.state
+	last := t.last
 	t.mu.Unlock()
-	t.commits.Unlock()
-	if s == nil {
+	if t.state == nil {
 		return nil
 	}
+	if last != nil {
+		<-last.done
+	}
+	// A batch that failed with the one before it may end behind a later one, but has nothing to write.
 	t.running.Wait()
-	return s.journal.Close()
+	return t.state.journal.Close()
 }
 
 // ReadValue returns a value that WriteValue kept in the table's directory: for the node's id, the hashes of files. It is os.ErrNotExist
@@ -260,6 +263,18 @@ func (t *Table) snapshotDone(size int64, err error) {
 	t.mu.Unlock()
 	if err != nil {
 		t.state.log.Error("a snapshot of the table could not be written; the journal goes on", "error", err)
+	}
+}
+
+// tell tells the log when the disk begins to refuse changes, and when it takes them again.
+func (s *state) tell(err error) {
+	switch {
+	case err == nil && s.refused != "":
+		s.refused = ""
+		s.log.Info("changes of the table are kept again")
+	case err != nil && s.refused != err.Error():
+		s.refused = err.Error()
+		s.log.Error("changes of the table cannot be kept: they are refused until they can", "error", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -178,6 +179,109 @@ func TestDiskFails(t *testing.T) {
 	defer again.Close()
 	if got := kept(again.Snapshot()); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestLiveRowsDoNotWaitForAFullDisk has rows of live connections come and go while edits before them wait for a disk that then refuses: the
+// edits are given up, the rows are as their connections say.
+func TestLiveRowsDoNotWaitForAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	do, table := must(t), openTable(t, dir)
+	do(table.Add("A", "h1"))
+	do(table.Add("A", "link:1", WithOrigin("link:1")))
+	before := kept(table.Snapshot())
+	told := map[string]int{}
+	table.OnChange(func(c Change) {
+		for _, r := range c.Added {
+			told[r.Address]++
+		}
+		for _, r := range c.Removed {
+			told[r.Address]--
+		}
+	})
+	if err := table.state.journal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	table.commits.Lock() // the disk is slow
+	var wg sync.WaitGroup
+	in := func(f func()) { // in line behind the others
+		table.mu.Lock()
+		head := table.head
+		table.mu.Unlock()
+		wg.Go(f)
+		for {
+			table.mu.Lock()
+			moved := table.head != head
+			table.mu.Unlock()
+			if moved {
+				return
+			}
+			runtime.Gosched()
+		}
+	}
+	refused := func() {
+		_, err := table.Add(fmt.Sprintf("B/%d", rand.Int()), "h2")
+		if se := (*StateError)(nil); !errors.As(err, &se) {
+			t.Errorf("got %v", err)
+		}
+	}
+	in(refused)
+	in(func() { do(table.Withdraw("link:1")) })
+	in(refused)
+	in(func() { do(table.Add("A", "link:2", WithOrigin("link:2"))) })
+	table.commits.Unlock()
+	wg.Wait()
+	s := table.Snapshot()
+	if got := kept(s); got != before {
+		t.Errorf("got\n%s\nwant\n%s", got, before)
+	}
+	if got := table.Lookup("A"); len(got) != 1 || len(got[0].Matches) != 2 || got[0].Matches[1].Route.Address != "link:2" {
+		t.Errorf("got %v", got)
+	}
+	if told["link:1"] != -1 || told["link:2"] != 1 || len(told) != 2 {
+		t.Errorf("the watchers were told %v", told)
+	}
+	checkTable(t, s)
+}
+
+// TestCloseWaitsForEdits closes a table under many edits: each is refused, or there when it is opened again.
+func TestCloseWaitsForEdits(t *testing.T) {
+	for range 20 {
+		dir := t.TempDir()
+		table := openTable(t, dir)
+		var wg sync.WaitGroup
+		var done sync.Map
+		first := make(chan struct{})
+		for i := range 16 {
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					pattern := fmt.Sprintf("%d/%d", i, n)
+					if _, err := table.Add(pattern, "h1"); err != nil {
+						if !errors.Is(err, errClosed) {
+							t.Error(err)
+						}
+						return
+					}
+					done.Store(pattern, true)
+					if i+n == 0 {
+						close(first)
+					}
+				}
+			})
+		}
+		<-first
+		if err := table.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		again := openTable(t, dir)
+		done.Range(func(pattern, _ any) bool {
+			if !again.Snapshot().hasPattern(pattern.(string)) {
+				t.Errorf("%s is not there", pattern)
+			}
+			return true
+		})
+		again.Close()
 	}
 }
 

@@ -105,20 +105,20 @@ func (t *Table) ApplyAs(a Author, ops ...Op) (Change, error) {
 // No ops change nothing.
 func (t *Table) Plan(a Author, plan func(*Snapshot) ([]Op, error)) (Change, error) {
 	for {
-		c, b, lead, err := t.edit(a, plan)
+		c, w, err := t.edit(a, plan)
 		switch {
-		case lead:
-			t.commit(b)
-		case b != nil:
-			<-b.done
+		case w.lead:
+			t.commit(w.batch)
+		case w.batch != nil:
+			<-w.batch.done
 		}
 		if err == errNotAlone {
 			continue
 		}
-		if err == nil && b != nil && b.err != nil {
-			return Change{}, b.err
+		if err == nil && w.batch != nil {
+			return w.result(c)
 		}
-		if err == nil && b == nil && c.Changed() {
+		if err == nil && c.Changed() {
 			t.tellWatchers()
 		}
 		return c, err
@@ -134,37 +134,32 @@ func (t *Table) PlanThen(a Author, plan func(*Snapshot) ([]Op, error), done func
 		return
 	}
 	for {
-		c, b, lead, err := t.edit(a, plan)
+		c, w, err := t.edit(a, plan)
 		if err == errNotAlone {
-			if lead {
-				t.commit(b)
-			} else if b != nil {
-				<-b.done
+			if w.lead {
+				t.commit(w.batch)
+			} else if w.batch != nil {
+				<-w.batch.done
 			}
 			continue
 		}
-		if b == nil || err != nil {
+		if w.batch == nil || err != nil {
 			if err == nil && c.Changed() {
 				t.tellWatchers()
 			}
 			done(c, err)
 			return
 		}
-		finished := b.then(func() {
-			if b.err != nil {
-				c = Change{}
-			}
-			done(c, b.err)
-		})
-		if lead {
+		finished := w.batch.then(func() { done(w.result(c)) })
+		if w.lead {
 			t.running.Add(1)
 			go func() {
 				defer t.running.Done()
-				t.commit(b)
+				t.commit(w.batch)
 			}()
 		}
 		if finished {
-			done(c, b.err)
+			done(w.result(c))
 		}
 		return
 	}
@@ -178,6 +173,7 @@ type batch struct {
 	changes  []Change
 	entries  []*historyEntry
 	frames   []frame
+	passing  []*passing
 
 	done chan struct{} // closed when it is on disk, or err says why not
 	err  error
@@ -190,6 +186,35 @@ type batch struct {
 type frame struct {
 	generation uint64
 	payload    []byte
+}
+
+// passing is an edit of rows that are not kept, in a batch since it came behind edits that are. Where the disk refuses those it is done again
+// without them: a live connection comes and goes whatever the disk says.
+type passing struct {
+	author Author
+	plan   func(*Snapshot) ([]Op, error)
+
+	// What came of it the second time; written before its batch is done.
+	change Change
+	err    error
+}
+
+// wait is what an edit waits for before it is answered; without a batch it is done.
+type wait struct {
+	batch   *batch
+	lead    bool     // the caller is to commit the batch
+	passing *passing // nil: the edit has something for the disk
+}
+
+// result is what came of an edit that made c, when its batch is done.
+func (w *wait) result(c Change) (Change, error) {
+	switch {
+	case w.batch.err == nil:
+		return c, nil
+	case w.passing != nil:
+		return w.passing.change, w.passing.err
+	}
+	return Change{}, w.batch.err
 }
 
 // then has f called when the batch is done. It reports whether it is done already, and f will not be called.
@@ -214,25 +239,24 @@ func (b *batch) end() {
 	}
 }
 
-// edit does an edit on head. What waits for the disk is in the batch that it returns: the caller commits that where lead is set, and waits for
-// it before it answers. Without a batch the edit is done.
-func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (c Change, b *batch, lead bool, err error) {
+// edit does an edit on head. What waits for the disk is in a batch.
+func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (Change, wait, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return Change{}, nil, false, errClosed
+		return Change{}, wait{}, errClosed
 	}
 	ops, err := plan(t.head)
 	if err != nil {
-		return Change{}, nil, false, err
+		return Change{}, wait{}, err
 	}
 	if slices.ContainsFunc(ops, func(op Op) bool { return op.Verb == VerbRollback }) {
 		if len(ops) > 1 {
-			return Change{}, nil, false, &RefusedError{What: "a rollback cannot be part of a batch", Hint: "apply it alone"}
+			return Change{}, wait{}, &RefusedError{What: "a rollback cannot be part of a batch", Hint: "apply it alone"}
 		}
 		if t.head != t.snapshot.Load() {
 			// The history ends at what is on disk.
-			return Change{}, t.last, false, errNotAlone
+			return Change{}, wait{batch: t.last}, errNotAlone
 		}
 	}
 	e := newEdit(t, t.head)
@@ -246,15 +270,16 @@ func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (c Change, b 
 		}
 	}
 	if err != nil {
-		return c, nil, false, err
+		return c, wait{}, err
 	}
 	if s == e.base {
 		if waiting {
-			b = t.last // "already there" is true when what is there is on disk
+			return c, wait{batch: t.last}, nil // "already there" is true when what is there is on disk
 		}
-		return c, b, false, nil
+		return c, wait{}, nil
 	}
 	e.commit()
+	e.tidy() // behind commit, which counts what the edit dropped as dead
 	t.head = s
 	x := newEntry(a, ops, e, &c)
 	var payload []byte
@@ -263,19 +288,48 @@ func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (c Change, b 
 	}
 	if payload == nil && !waiting {
 		t.publish(s, []Change{c}, []*historyEntry{x})
-		return c, nil, false, nil
+		return c, wait{}, nil
 	}
-	if lead = t.open == nil; lead {
+	w := wait{lead: t.open == nil}
+	if w.lead {
 		t.open = &batch{done: make(chan struct{}), owner: e.owner}
 		t.last = t.open
 	}
-	b = t.open
+	b := t.open
+	w.batch = b
 	b.snapshot = s
 	b.changes, b.entries = append(b.changes, c), append(b.entries, x)
 	if payload != nil {
 		b.frames = append(b.frames, frame{s.generation, payload})
+	} else {
+		w.passing = &passing{author: a, plan: plan}
+		b.passing = append(b.passing, w.passing)
 	}
-	return c, b, lead, nil
+	return c, w, nil
+}
+
+// again does an edit once more, where those before it could not be kept. It is called with the lock held and nothing waiting.
+func (t *Table) again(p *passing, refused error) (Change, error) {
+	ops, err := p.plan(t.head)
+	if err != nil {
+		return Change{}, err
+	}
+	e := newEdit(t, t.head)
+	s, c, err := e.run(ops)
+	if err != nil || s == e.base {
+		e.abandon()
+		return c, err
+	}
+	x := newEntry(p.author, ops, e, &c)
+	if appendChange(nil, s, &c, &e.ids, e.nextPos, false, x) != nil { // without those before it, it is another edit
+		e.abandon()
+		return Change{}, refused
+	}
+	e.commit()
+	e.tidy() // behind commit, which counts what the edit dropped as dead
+	t.head = s
+	t.publish(s, []Change{c}, []*historyEntry{x})
+	return c, nil
 }
 
 // errNotAlone asks for the batch to be waited for, and the edit to be tried again.
@@ -309,9 +363,7 @@ func (t *Table) commit(b *batch) {
 	if !failed {
 		t.write(b)
 	}
-	if b.err == nil {
-		t.tellWatchers()
-	}
+	t.tellWatchers()
 	t.mu.Lock()
 	if t.last == b {
 		t.last = nil
@@ -338,19 +390,25 @@ func (t *Table) write(b *batch) {
 	if err == nil {
 		t.publish(b.snapshot, b.changes, b.entries)
 		t.mu.Unlock()
+		t.state.tell(nil)
 		t.compact()
 		return
 	}
 	b.err = &StateError{err}
+	undone := b.passing
 	if t.open != nil {
 		// Its edits were planned on those that are given up.
 		t.open.err = b.err
+		undone = append(undone, t.open.passing...)
 		t.open = nil
 	}
 	t.resume(t.snapshot.Load())
 	t.head = t.snapshot.Load()
+	for _, p := range undone {
+		p.change, p.err = t.again(p, b.err)
+	}
 	t.mu.Unlock()
-	t.state.log.Error("a change of the table could not be kept", "error", err)
+	t.state.tell(err)
 }
 
 // resume makes the table that of a snapshot: one read from disk, or an older one where newer ones were given up.
@@ -396,7 +454,6 @@ func (e *edit) run(ops []Op) (*Snapshot, Change, error) {
 		}
 	}
 	s.index.refresh(s)
-	e.tidy()
 	return s, c, nil
 }
 

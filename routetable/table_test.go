@@ -3,6 +3,8 @@ package routetable
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -657,4 +659,47 @@ func rowAt(t *Table, n int) *Route {
 		return r
 	}
 	return nil
+}
+
+// TestRowsComeAndGoInFullChunks edits rows with long notes until memory was given up many times: with rows of the chunk that is given up among
+// those that the edit drops.
+func TestRowsComeAndGoInFullChunks(t *testing.T) {
+	table := New()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	want := map[string]string{}
+	for n := range 3000 {
+		var ops []Op
+		for range 1 + rnd.IntN(4) {
+			pattern := fmt.Sprintf("row/%d", rnd.IntN(40))
+			row := NewRoute(pattern, "h1")
+			row.Note = fmt.Sprintf("%d-%s", n, strings.Repeat("n", rnd.IntN(60_000)))
+			if rnd.IntN(3) == 0 {
+				ops = append(ops, Op{Verb: VerbDeletePattern, Route: row})
+				delete(want, pattern)
+			} else {
+				ops = append(ops, Op{Verb: VerbReplace, Route: row, Columns: ColNote})
+				want[pattern] = row.Note
+			}
+		}
+		if _, err := table.Apply(ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]string{}
+	for r := range table.Snapshot().Routes() {
+		got[r.Pattern] = r.Note
+	}
+	if !maps.Equal(got, want) {
+		t.Error("the table is another")
+	}
+	live := 0
+	for i := range table.Snapshot().slots.n {
+		if ref := *table.Snapshot().slots.at(i); ref != 0 {
+			live += recordAt(table.arena.chunks, ref).size()
+		}
+	}
+	if table.arena.live != live {
+		t.Errorf("%d bytes are counted as live, %d are", table.arena.live, live)
+	}
+	checkTable(t, table.Snapshot())
 }

@@ -176,7 +176,8 @@ func run(f *flags) (int, error) {
 			log.Info("configuration reloaded")
 		}
 	}
-	signal.Stop(signals) // a second signal ends the program at once
+	signal.Ignore(syscall.SIGHUP) // there is nothing to reload any more
+	signal.Stop(signals)          // a second one of the others ends the program at once
 	a.Stop()
 	return 0, nil
 }

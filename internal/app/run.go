@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -87,6 +88,10 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	}
 	if err := a.files.use(c.Tables); err != nil {
 		a.table.Close()
+		var disk *routetable.StateError
+		if errors.As(err, &disk) {
+			return nil, err
+		}
 		return nil, &ConfigError{err}
 	}
 	name := c.Name

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 )
 
 // keepBuffer is what a buffer may keep between commits: enough for 20 000 usual entries.
@@ -53,16 +54,16 @@ func (j *Journal) Commit() error {
 		return nil
 	}
 	if _, err := j.f.WriteAt(buf, j.end); err != nil {
-		err = fmt.Errorf("write %s: %w", j.name, err)
+		err = fmt.Errorf("write %s: %w", j.name, reason(err))
 		if cut := j.cut(); cut != nil {
-			err = errors.Join(err, fmt.Errorf("cut %s at %d: %w", j.name, j.end, cut))
+			err = errors.Join(err, fmt.Errorf("cut %s at %d: %w", j.name, j.end, reason(cut)))
 			j.breakOff(err)
 		}
 		return err
 	}
 	if err := j.f.Datasync(); err != nil {
 		// The kernel may have dropped the pages and would call the next sync good: the file is given up, the cut is only for a restart.
-		err = fmt.Errorf("sync %s: %w", j.name, err)
+		err = fmt.Errorf("sync %s: %w", j.name, reason(err))
 		j.breakOff(err)
 		_ = j.cut()
 		return err
@@ -73,6 +74,14 @@ func (j *Journal) Commit() error {
 	defer j.mu.Unlock()
 	j.sizes[j.number] = j.end
 	return nil
+}
+
+// reason is an error of the file system without the call and the name of the file, which are told already.
+func reason(err error) error {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		return of.Err
+	}
+	return err
 }
 
 // cut takes the file back to what was committed, durably: entries that nobody was told of must not come back.
