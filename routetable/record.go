@@ -78,6 +78,11 @@ func (b record) origin() string {
 	return b.text(recordHeader+int(b.u32(32))+int(b.u32(36)), n)
 }
 
+// tail is what stands behind the texts.
+func (b record) tail() []byte {
+	return b[recordHeader+int(b.u32(32))+int(b.u32(36))+int(b.u32(40)):]
+}
+
 // keyHash32 is the hash of a normalised address that records hold. It is the same in every process.
 func keyHash32(key string) uint32 {
 	h := uint32(2166136261)
@@ -168,7 +173,7 @@ func (b record) row(r *Route) bool {
 		Fallback: flags&recFallback != 0, Optional: flags&recOptional != 0, DynamicHost: flags&recDynamicHost != 0,
 		Retry: -1, ID: b.id(), pos: b.pos(),
 	}
-	rest := b[recordHeader+int(b.u32(32))+int(b.u32(36))+int(b.u32(40)):]
+	rest := record(b.tail())
 	for len(rest) > 0 {
 		tag := rest[0]
 		rest = rest[1:]

@@ -18,8 +18,7 @@ type heldSnapshot struct {
 	s       *routetable.Snapshot
 	touched time.Time
 
-	routes []*routetable.Route // in table order, made at first use; immutable from then on
-	text   map[storeForm][]byte
+	text map[storeForm][]byte
 }
 
 // storeForm is what STORE makes of a snapshot.
@@ -69,24 +68,6 @@ func (c *Core) hold(a args) (*heldSnapshot, error) {
 	h := &heldSnapshot{s: current, touched: now}
 	c.held = append(c.held, h)
 	return h, nil
-}
-
-// rows gives the snapshot's rows in table order.
-func (c *Core) rows(h *heldSnapshot) []*routetable.Route {
-	c.mu.Lock()
-	routes := h.routes
-	c.mu.Unlock()
-	if routes != nil {
-		return routes
-	}
-	routes = make([]*routetable.Route, 0, h.s.Len())
-	for r := range h.s.Routes() {
-		routes = append(routes, r)
-	}
-	c.mu.Lock()
-	h.routes = routes
-	c.mu.Unlock()
-	return routes
 }
 
 // storeText gives the snapshot's arrow text.

@@ -118,16 +118,18 @@ func (c *Core) page(caller Caller, kinds []kind, h *heldSnapshot, names []string
 	for _, k := range kinds {
 		switch k := k.(type) {
 		case routeKind:
-			routes := c.rows(h)
-			if total+len(routes) <= offset {
-				total += len(routes)
+			all := total + h.s.Len()
+			if all <= offset {
+				total = all
 				continue
 			}
-			from := max(offset-total, 0)
-			all := total + len(routes)
-			total += from
-			for i := from; i < len(routes) && len(results) < count && room >= 0; i++ {
-				put(k.reader(caller, routes[i], func() int { return i + 1 }))
+			i := max(offset-total, 0)
+			total += i
+			for r := range h.s.RoutesFrom(i) {
+				if i++; len(results) >= count || room < 0 {
+					break
+				}
+				put(k.reader(caller, r, func() int { return i }))
 			}
 			total = all
 		case listed:

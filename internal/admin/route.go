@@ -145,15 +145,7 @@ func originOf(r *routetable.Route) string {
 
 // entity gives all attributes of a row.
 func (k routeKind) entity(caller Caller, s *routetable.Snapshot, r *routetable.Route) Entity {
-	read := k.reader(caller, r, func() int {
-		n := 0
-		for x := range s.Routes() {
-			if n++; x.ID == r.ID {
-				return n
-			}
-		}
-		return 0
-	})
+	read := k.reader(caller, r, func() int { return s.Position(r) + 1 })
 	e := Entity{}
 	for _, name := range k.attributes() {
 		e[name] = read(name)
@@ -173,10 +165,8 @@ func (k routeKind) find(s *routetable.Snapshot, name, identity string) (*routeta
 		return nil, notFound(routeType, name, identity)
 	}
 	if name != "" {
-		for r := range s.Routes() {
-			if r.Name == name {
-				return r, nil
-			}
+		if r := s.Named(name); r != nil {
+			return r, nil
 		}
 	}
 	return nil, notFound(routeType, name, identity)
@@ -225,21 +215,10 @@ func (k routeKind) create(caller Caller, name string, attributes args) (answer, 
 	}
 	a.status, a.text = StatusOK, ch.Note
 	a.body = map[string]any{}
-	if r := sameRow(s, op.Route.Pattern, op.Route.Address); r != nil {
+	if r := s.Find(op.Route.Pattern, op.Route.Address, routetable.OriginOperator); r != nil {
 		a.body = map[string]any(k.entity(caller, s, r))
 	}
 	return a, nil
-}
-
-// sameRow finds the configured row with this pattern and address.
-func sameRow(s *routetable.Snapshot, pattern, address string) *routetable.Route {
-	wanted := addressKey(address)
-	for r := range s.Routes() {
-		if r.Pattern == pattern && routetable.Configured(originOf(r)) && (r.Address == address || addressKey(r.Address) == wanted) {
-			return r
-		}
-	}
-	return nil
 }
 
 // revisionAfter gives the revision that the answer to a change carries.
