@@ -230,7 +230,7 @@ func TestAFullDisk(t *testing.T) {
 	r.wantRows(t, want...)
 	r.stop()
 	table := filepath.Join(t.TempDir(), "new.routes")
-	writeFile(t, table, "NEW --> amqp://four.example\n")
+	writeFile(t, table, "NEW --> amqp://four.example ; note="+tooLong+"\n")
 	p := m.start(t, keptArgs(dir, "--table", table)...)
 	if status := p.wait(); status != 1 || !strings.Contains(p.log.String(), "no space left on device") {
 		t.Errorf("a new table file: exit status %d\n%s", status, p.log)

@@ -632,6 +632,12 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 // before the row that follows it: so the last go first. Else each row gets a new position.
 func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bool, inOrder bool) error {
 	next := map[int]uint64{} // the row that follows, of each order
+	place := func(r *Route) int64 {
+		if id, follows := next[r.Order]; follows {
+			return e.posBeside(e.s.Row(id), true)
+		}
+		return e.lastPos()
+	}
 	for n := range rows {
 		i := n
 		if inOrder {
@@ -643,11 +649,7 @@ func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bo
 		}
 		if old[i] == 0 {
 			if inOrder && r.pos == 0 {
-				if id, follows := next[r.Order]; follows {
-					r.pos = e.posBeside(e.s.Row(id), true)
-				} else {
-					r.pos = e.lastPos()
-				}
+				r.pos = place(r)
 			}
 			e.put(r)
 			next[r.Order] = r.ID
@@ -661,10 +663,13 @@ func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bo
 			continue
 		case inOrder && r.Address == o.Address && r.Origin == o.Origin && sameColumns(o, r, ^ColumnSet(0)) == "":
 		default:
-			if inOrder {
-				r.pos = o.pos
-			} else {
+			switch {
+			case !inOrder:
 				e.move(o.ID)
+			case r.Order == o.Order:
+				r.pos = o.pos
+			default:
+				r.pos = place(r)
 			}
 			e.change(o, r)
 		}

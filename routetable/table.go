@@ -125,46 +125,6 @@ func (t *Table) Plan(a Author, plan func(*Snapshot) ([]Op, error)) (Change, erro
 	}
 }
 
-// PlanThen is Plan, but for that it does not wait: done is called when the change is on disk or refused, on another goroutine or before
-// PlanThen returns. It may only enqueue: it must not edit the table. For the edits of one caller the calls come in their order, but for
-// those that change nothing or are refused.
-func (t *Table) PlanThen(a Author, plan func(*Snapshot) ([]Op, error), done func(Change, error)) {
-	if t.state == nil {
-		done(t.Plan(a, plan))
-		return
-	}
-	for {
-		c, w, err := t.edit(a, plan)
-		if err == errNotAlone {
-			if w.lead {
-				t.commit(w.batch)
-			} else if w.batch != nil {
-				<-w.batch.done
-			}
-			continue
-		}
-		if w.batch == nil || err != nil {
-			if err == nil && c.Changed() {
-				t.tellWatchers()
-			}
-			done(c, err)
-			return
-		}
-		finished := w.batch.then(func() { done(w.result(c)) })
-		if w.lead {
-			t.running.Add(1)
-			go func() {
-				defer t.running.Done()
-				t.commit(w.batch)
-			}()
-		}
-		if finished {
-			done(w.result(c))
-		}
-		return
-	}
-}
-
 // batch is edits that go to disk together.
 type batch struct {
 	// Owned by the table's lock until it is committed.
@@ -177,10 +137,6 @@ type batch struct {
 
 	done chan struct{} // closed when it is on disk, or err says why not
 	err  error
-
-	mu    sync.Mutex // guards what follows; a leaf
-	ended bool
-	calls []func()
 }
 
 type frame struct {
@@ -215,28 +171,6 @@ func (w *wait) result(c Change) (Change, error) {
 		return w.passing.change, w.passing.err
 	}
 	return Change{}, w.batch.err
-}
-
-// then has f called when the batch is done. It reports whether it is done already, and f will not be called.
-func (b *batch) then(f func()) (finished bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.ended {
-		b.calls = append(b.calls, f)
-	}
-	return b.ended
-}
-
-func (b *batch) end() {
-	b.mu.Lock()
-	b.ended = true
-	calls := b.calls
-	b.calls = nil
-	b.mu.Unlock()
-	close(b.done)
-	for _, f := range calls {
-		f()
-	}
 }
 
 // edit does an edit on head. What waits for the disk is in a batch.
@@ -369,7 +303,7 @@ func (t *Table) commit(b *batch) {
 		t.last = nil
 	}
 	t.mu.Unlock()
-	b.end()
+	close(b.done)
 	t.commits.Unlock()
 }
 
