@@ -2,6 +2,7 @@ package routetable
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -587,95 +588,174 @@ func (e *edit) twice(o, r *Route) error {
 // bulk is the number of rows from which an edit does not say what is probably not meant in each: ParseFile has, and Lint does.
 const bulk = 1000
 
-// maxMiddle is how many new rows a load puts between old ones one by one; past it every row of the file gets a new position.
-const maxMiddle = 64
+// loading is a load in replace mode under way.
+type loading struct {
+	e      *edit
+	origin string
+	rows   []*Route         // of the file
+	old    []uint64         // ids of the rows that are there already, 0 for new ones
+	keeps  []bool           // the row stands where it stood; set where inOrder
+	first  map[int]orderKey // where the first row of the origin stood, by order; of an origin other than operator
+}
+
+// ours reports whether the load answers for rows of an origin.
+func (l *loading) ours(origin string) bool {
+	if l.origin == OriginOperator {
+		return Configured(origin) && origin != OriginCluster
+	}
+	return origin == l.origin
+}
 
 // loadReplace makes rows the only ones that the load answers for. Rows that are there already keep their ids, and their positions
-// where they stand in the order of the file.
+// where they stand in the order of the file. A new row stands between those that it stands between in the file; rows of a file stand where
+// rows of that file stood before, also where none of them is left.
 func (e *edit) loadReplace(rows []*Route, origin string) error {
-	ours := func(o string) bool {
-		if origin == OriginOperator {
-			return Configured(o) && o != OriginCluster
-		}
-		return o == origin
-	}
-	inOrder, middle, news := true, 0, 0
-	tail := 0 // rows from here on stand behind all that are there already
+	l := &loading{e: e, origin: origin, rows: rows, old: make([]uint64, len(rows)), keeps: make([]bool, len(rows)), first: map[int]orderKey{}}
+	inOrder := true
 	last := int64(math.MinInt64)
 	keep := map[uint32]bool{}
-	old := make([]uint64, len(rows)) // ids
 	for i, r := range rows {
 		o := e.s.find(r.Pattern, r.c.key, origin)
 		if o == nil {
-			news++
 			continue
 		}
-		old[i], keep[uint32(o.ID)] = o.ID, true
-		if ours(o.Origin) {
-			middle, news, tail = middle+news, 0, i+1
+		l.old[i], keep[uint32(o.ID)] = o.ID, true
+		if l.ours(o.Origin) {
+			l.keeps[i] = r.Order == o.Order
 			inOrder = inOrder && o.pos > last
 			last = o.pos
 		}
 	}
-	inOrder = inOrder && middle <= maxMiddle
-	e.dropAll(func(rec record) bool { return ours(rec.origin()) && !keep[rec.slot()] })
-	if !inOrder || len(keep) == 0 {
-		return e.loadRows(rows, old, ours, false)
+	if origin != OriginOperator {
+		e.s.records(func(rec record) bool {
+			if _, known := l.first[rec.order()]; !known && l.ours(rec.origin()) {
+				l.first[rec.order()] = orderKey{pos: rec.pos(), order: int32(rec.order()), slot: rec.slot()}
+			}
+			return true
+		})
 	}
-	for i := tail; i < len(rows); i++ {
-		rows[i].pos = e.lastPos()
+	e.dropAll(func(rec record) bool { return l.ours(rec.origin()) && !keep[rec.slot()] })
+	if !inOrder { // every row of ours is taken out, to stand elsewhere
+		clear(l.keeps)
+		for i, id := range l.old {
+			if o := e.s.Row(id); id != 0 && l.ours(o.Origin) {
+				rows[i].ID = id
+				e.drop(o)
+			}
+		}
 	}
-	return e.loadRows(rows, old, ours, true)
+	l.place()
+	l.put()
+	return nil
 }
 
-// loadRows puts the rows of a replacing load. Where inOrder, rows that are there keep their positions, and a new row without one gets one
-// before the row that follows it: so the last go first. Else each row gets a new position.
-func (e *edit) loadRows(rows []*Route, old []uint64, ours func(origin string) bool, inOrder bool) error {
-	next := map[int]uint64{} // the row that follows, of each order
-	place := func(r *Route) int64 {
-		if id, follows := next[r.Order]; follows {
-			return e.posBeside(e.s.Row(id), true)
-		}
-		return e.lastPos()
+// place gives a position to every row that does not keep its own. Where there is no room between two rows, those about them are moved, and
+// it begins again.
+func (l *loading) place() {
+	for tries := 0; !l.tryPlace(tries == 3); tries++ {
 	}
-	for n := range rows {
-		i := n
-		if inOrder {
-			i = len(rows) - 1 - n
+}
+
+func (l *loading) tryPlace(last bool) (done bool) {
+	byOrder := map[int][]int{}
+	for i, r := range l.rows {
+		if o := l.e.s.Row(l.old[i]); l.keeps[i] {
+			r.pos = o.pos
+		} else if o != nil && !l.ours(o.Origin) {
+			continue // stays another origin's
 		}
-		r := rows[i]
-		if !inOrder {
+		byOrder[r.Order] = append(byOrder[r.Order], i)
+	}
+	for _, order := range slices.Sorted(maps.Keys(byOrder)) {
+		list := byOrder[order]
+		for from := 0; from < len(list); {
+			if l.keeps[list[from]] {
+				from++
+				continue
+			}
+			to := from
+			for to < len(list) && !l.keeps[list[to]] {
+				to++
+			}
+			if !l.placeRun(order, list, from, to, last) {
+				return false
+			}
+			from = to
+		}
+	}
+	return true
+}
+
+// placeRun gives positions to the rows list[from:to], which stand between rows that keep theirs. It is not done where it made room instead;
+// for the last time it puts the rows behind all others.
+func (l *loading) placeRun(order int, list []int, from, to int, last bool) (done bool) {
+	e, n := l.e, int64(to-from)
+	room := gap * (n + 1)
+	var lo, hi int64
+	var k orderKey
+	first, stood := l.first[order]
+	switch {
+	case to < len(list): // before the row that follows
+		k = orderKey{pos: l.rows[list[to]].pos, order: int32(order)}
+		prev, _, has, _ := e.s.order.around(k)
+		if lo, hi = k.pos-room, k.pos; has && prev.order == k.order {
+			lo = prev.pos
+		}
+	case l.origin != OriginOperator && (from > 0 || stood): // behind the one that they follow, or where the first stood
+		k = first
+		if from > 0 {
+			k = orderKey{pos: l.rows[list[from-1]].pos, order: int32(order), slot: math.MaxUint32}
+		}
+		prev, next, hasPrev, hasNext := e.s.order.around(k)
+		lo, hi = k.pos-gap, k.pos+room
+		if from > 0 {
+			lo = k.pos
+		} else if hasPrev && prev.order == k.order {
+			lo = prev.pos
+		}
+		if hasNext && next.order == k.order {
+			hi = next.pos
+		}
+	}
+	step := (hi - lo) / (n + 1)
+	if step == 0 && hi != lo && !last {
+		e.spread(k)
+		return false
+	}
+	for i, at := range list[from:to] {
+		if r := l.rows[at]; step > 0 {
+			r.pos = lo + step*int64(i+1)
+			e.nextPos = max(e.nextPos, r.pos)
+		} else {
 			r.pos = e.lastPos()
 		}
-		if old[i] == 0 {
-			if inOrder && r.pos == 0 {
-				r.pos = place(r)
-			}
+	}
+	return true
+}
+
+// put puts the rows, which have their positions.
+func (l *loading) put() {
+	e := l.e
+	for i, r := range l.rows {
+		if l.old[i] == 0 {
 			e.put(r)
-			next[r.Order] = r.ID
 			continue
 		}
-		o := e.s.Row(old[i])
+		if r.ID != 0 { // it was taken out to stand elsewhere
+			e.move(r.ID)
+			e.restore(r)
+			continue
+		}
+		o := e.s.Row(l.old[i])
 		switch {
-		case !ours(o.Origin):
+		case !l.ours(o.Origin):
 			// Another configured origin asserts the row: it stays that one's.
 			e.warn = append(e.warn, Warning{Line: r.line, Pattern: r.Pattern, Address: r.Address, What: "the row is there already, of " + o.Origin})
-			continue
-		case inOrder && r.Address == o.Address && r.Origin == o.Origin && sameColumns(o, r, ^ColumnSet(0)) == "":
+		case r.Address == o.Address && r.Origin == o.Origin && r.pos == o.pos && sameColumns(o, r, ^ColumnSet(0)) == "":
 		default:
-			switch {
-			case !inOrder:
-				e.move(o.ID)
-			case r.Order == o.Order:
-				r.pos = o.pos
-			default:
-				r.pos = place(r)
-			}
 			e.change(o, r)
 		}
-		next[r.Order] = o.ID
 	}
-	return nil
 }
 
 // loadRow makes the row of a load. c is what a file made of the row when it was read, nil where it was not read.

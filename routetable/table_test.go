@@ -703,3 +703,49 @@ func TestRowsComeAndGoInFullChunks(t *testing.T) {
 	}
 	checkTable(t, table.Snapshot())
 }
+
+// TestAFileKeepsItsPlace changes rows of a file that another file's rows stand behind.
+func TestAFileKeepsItsPlace(t *testing.T) {
+	do, table := must(t), New()
+	load := func(origin, text string) {
+		t.Helper()
+		f, err := ParseFile(origin, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(table.LoadFile(f, LoadReplace, WithOrigin(origin)))
+		checkTable(t, table.Snapshot())
+	}
+	load("file:1", "X --> h1\nY --> h1\n")
+	do(table.Add("M", "h"))
+	load("file:2", "* --> h2\n")
+	for _, c := range []struct{ text, want string }{
+		{"X --> h3\nY --> h1\n", "X Y M *"},
+		{"X --> h4\nY --> h4\n", "X Y M *"}, // none of the rows is left
+		{"Y --> h4\nX --> h4\n", "Y X M *"}, // in another order
+		{"Y --> h4\nX --> h4\nZ --> h1\nZ --> h2\n", "Y X Z Z M *"},
+		{"A --> h\nB --> h\nY --> h4\nC --> h\nX --> h4\n", "A B Y C X M *"},
+		{"B --> h\nNEW --> h\n", "B NEW M *"},
+	} {
+		load("file:1", c.text)
+		var got []string
+		for r := range table.Snapshot().Routes() {
+			got = append(got, r.Pattern)
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%q: got %s, want %s", c.text, text, c.want)
+		}
+	}
+	// Room between two rows runs out, over and over.
+	for i := range 120 {
+		load("file:1", fmt.Sprintf("B --> h\nN%d --> h\nNEW --> h\n", i))
+	}
+	wantRows(t, table, "B --> h of file:1", "N119 --> h of file:1", "NEW --> h of file:1", "M --> h", "* --> h2 of file:2")
+	for i := range 60 {
+		do(table.InsertBefore("NEW", fmt.Sprint("I", i), "h"))
+	}
+	load("file:1", "B --> h\nP --> h\nQ --> h\nNEW --> h\n")
+	if got := rowTexts(table.Snapshot()); got[0] != "B --> h of file:1" || got[len(got)-3] != "NEW --> h of file:1" || got[len(got)-4] != "Q --> h of file:1" {
+		t.Errorf("got %v", got)
+	}
+}
