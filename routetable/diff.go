@@ -105,6 +105,9 @@ func (s *Snapshot) DiffFile(f *File) (*Diff, error) {
 			continue
 		}
 		i, found := at[rowKey{r.Pattern, r.c.key}]
+		if found {
+			c.pairs[i].after.Origin = r.Origin // which a load leaves alone
+		}
 		switch {
 		case r.Origin == OriginCluster:
 			if found {

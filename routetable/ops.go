@@ -590,12 +590,14 @@ const bulk = 1000
 
 // loading is a load in replace mode under way.
 type loading struct {
-	e      *edit
-	origin string
-	rows   []*Route         // of the file
-	old    []uint64         // ids of the rows that are there already, 0 for new ones
-	keeps  []bool           // the row stands where it stood; set where inOrder
-	first  map[int]orderKey // where the first row of the origin stood, by order; of an origin other than operator
+	e       *edit
+	origin  string
+	rows    []*Route          // of the file
+	old     []uint64          // ids of the rows that are there already, 0 for new ones
+	keeps   []bool            // the row stands where it stood; set where inOrder
+	tail    []int             // rows that go behind all others
+	origins map[uint64]string // of rows that are taken out to stand elsewhere: an edit keeps a row's origin
+	first   map[int]orderKey  // where the first row of the origin stood, by order; of an origin other than operator
 }
 
 // ours reports whether the load answers for rows of an origin.
@@ -610,7 +612,7 @@ func (l *loading) ours(origin string) bool {
 // where they stand in the order of the file. A new row stands between those that it stands between in the file; rows of a file stand where
 // rows of that file stood before, also where none of them is left.
 func (e *edit) loadReplace(rows []*Route, origin string) error {
-	l := &loading{e: e, origin: origin, rows: rows, old: make([]uint64, len(rows)), keeps: make([]bool, len(rows)), first: map[int]orderKey{}}
+	l := &loading{e: e, origin: origin, rows: rows, old: make([]uint64, len(rows)), keeps: make([]bool, len(rows)), first: map[int]orderKey{}, origins: map[uint64]string{}}
 	inOrder := true
 	last := int64(math.MinInt64)
 	keep := map[uint32]bool{}
@@ -640,6 +642,7 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 		for i, id := range l.old {
 			if o := e.s.Row(id); id != 0 && l.ours(o.Origin) {
 				rows[i].ID = id
+				l.origins[id] = o.Origin
 				e.drop(o)
 			}
 		}
@@ -657,6 +660,7 @@ func (l *loading) place() {
 }
 
 func (l *loading) tryPlace(last bool) (done bool) {
+	l.tail = l.tail[:0]
 	byOrder := map[int][]int{}
 	for i, r := range l.rows {
 		if o := l.e.s.Row(l.old[i]); l.keeps[i] {
@@ -682,6 +686,10 @@ func (l *loading) tryPlace(last bool) (done bool) {
 			}
 			from = to
 		}
+	}
+	slices.Sort(l.tail) // in the order of the file, whatever the rows' orders
+	for _, i := range l.tail {
+		l.rows[i].pos = l.e.lastPos()
 	}
 	return true
 }
@@ -722,13 +730,13 @@ func (l *loading) placeRun(order int, list []int, from, to int, last bool) (done
 		e.spread(k)
 		return false
 	}
+	if step <= 0 {
+		l.tail = append(l.tail, list[from:to]...)
+		return true
+	}
 	for i, at := range list[from:to] {
-		if r := l.rows[at]; step > 0 {
-			r.pos = lo + step*int64(i+1)
-			e.nextPos = max(e.nextPos, r.pos)
-		} else {
-			r.pos = e.lastPos()
-		}
+		l.rows[at].pos = lo + step*int64(i+1)
+		e.nextPos = max(e.nextPos, l.rows[at].pos)
 	}
 	return true
 }
@@ -742,6 +750,7 @@ func (l *loading) put() {
 			continue
 		}
 		if r.ID != 0 { // it was taken out to stand elsewhere
+			r.Origin = l.origins[r.ID]
 			e.move(r.ID)
 			e.restore(r)
 			continue
@@ -751,8 +760,9 @@ func (l *loading) put() {
 		case !l.ours(o.Origin):
 			// Another configured origin asserts the row: it stays that one's.
 			e.warn = append(e.warn, Warning{Line: r.line, Pattern: r.Pattern, Address: r.Address, What: "the row is there already, of " + o.Origin})
-		case r.Address == o.Address && r.Origin == o.Origin && r.pos == o.pos && sameColumns(o, r, ^ColumnSet(0)) == "":
+		case r.Address == o.Address && r.pos == o.pos && sameColumns(o, r, ^ColumnSet(0)) == "":
 		default:
+			r.Origin = o.Origin
 			e.change(o, r)
 		}
 	}

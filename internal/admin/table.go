@@ -234,7 +234,11 @@ func (c *Core) handleLoadCommit(caller Caller, a args) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ch.Warnings = slices.Concat(f.Warnings, ch.Warnings)
+	for _, w := range f.Warnings {
+		if len(ch.Warnings) < maxChangeRows && !slices.ContainsFunc(ch.Warnings, func(o routetable.Warning) bool { return o.Pattern == w.Pattern && o.Address == w.Address && o.What == w.What }) {
+			ch.Warnings = append(ch.Warnings, w)
+		}
+	}
 	return changeAnswer(ch), nil
 }
 

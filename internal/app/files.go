@@ -257,7 +257,7 @@ func (t *tableFiles) apply(files []tableFile, load []candidate) error {
 		return fmt.Errorf("%s: %w", who, err)
 	}
 	t.log.Info("table files loaded", "files", names(files, load), "added", len(change.Added), "removed", len(change.Removed),
-		"updated", len(change.Updated), "revision", change.Revision)
+		"updated", len(change.Updated), "withdrawn", strings.Join(gone, " "), "revision", change.Revision)
 
 	now := countRows(t.table.Snapshot())
 	for _, c := range load {

@@ -161,6 +161,7 @@ func TestAFileThatChangesIsLoaded(t *testing.T) {
 			}
 			c.change(d, "D --> null\n") // a second time
 			d.wantRows("D>null")
+			d.eventually("one row of the file", func() bool { return d.files.list()[0].rows == 1 })
 			f := d.files.list()[0]
 			if f.rows != 1 || f.err != nil || f.loaded.IsZero() || len(f.hash) != 32 {
 				t.Errorf("got %+v", f)

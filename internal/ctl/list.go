@@ -18,7 +18,7 @@ import (
 // filter says which rows list prints. Empty fields take all.
 type filter struct {
 	pattern string // as text
-	origin  string // the origin itself, or what begins with it and a slash
+	origin  string // the origin itself, or what begins with it and a slash or a colon
 	space   string // a reserved scheme, or "plain" for names without one
 
 	counted bool // asks for the counters of rows too
@@ -29,7 +29,7 @@ func (f filter) takes(x *routetable.Route) bool {
 		return false
 	}
 	origin := originOf(x)
-	if o := strings.TrimSuffix(f.origin, "/"); o != "" && origin != o && !strings.HasPrefix(origin, o+"/") {
+	if o := strings.TrimRight(f.origin, "/:"); o != "" && origin != o && !strings.HasPrefix(origin, o+"/") && !strings.HasPrefix(origin, o+":") {
 		return false
 	}
 	return f.space == "" || spaceOf(x.Pattern) == f.space

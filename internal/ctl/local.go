@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/routetable"
@@ -111,7 +112,9 @@ func (t *local) load(_ context.Context, f *routetable.File, o loadOptions) (resu
 	}
 	x, err := t.do(cmd, o.dryRun)
 	for _, w := range f.Warnings {
-		x.Warnings = append(x.Warnings, w.String())
+		if text := w.String(); !slices.Contains(x.Warnings, text) {
+			x.Warnings = append(x.Warnings, text)
+		}
 	}
 	return x, err
 }
