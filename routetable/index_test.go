@@ -82,6 +82,27 @@ func TestIndexAgainstScan(t *testing.T) {
 	})
 }
 
+// TestMayFitIsNecessary holds the quick look at a pattern's text to its matcher.
+func TestMayFitIsNecessary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := drawPattern(t)
+		if rapid.Bool().Draw(t, "odd") {
+			text = rapid.SampledFrom([]string{"", globPrefix}).Draw(t, "kind") + rapid.StringMatching(`[ab/*%?\\{},\[\]!-]{0,12}`).Draw(t, "text")
+		}
+		p, err := compilePattern(text)
+		if err != nil {
+			t.Skip()
+		}
+		addr := drawAddress(t)
+		if rapid.Bool().Draw(t, "short") {
+			addr = rapid.StringMatching(`[ab/*%?\\{}!-]{0,8}`).Draw(t, "addr")
+		}
+		if p.match(addr) && !p.plain() && !mayFit(text, addr) {
+			t.Fatalf("%q fits %q", addr, text)
+		}
+	})
+}
+
 func idsOf(groups []Group) (rows [][]*Route) {
 	for _, g := range groups {
 		var list []*Route

@@ -224,6 +224,66 @@ func (p *pattern) match(addr string) bool {
 	return false
 }
 
+// mayFit reports whether addr holds the literals of a pattern's text in their order, which every address that fits does. It looks at the
+// text alone: that is far cheaper than to compile it. What is in brackets, in braces or behind a backslash is not looked at.
+func mayFit(text, addr string) bool {
+	isGlob := strings.HasPrefix(text, globPrefix)
+	if isGlob {
+		text = text[len(globPrefix):]
+	}
+	start, at, depth := 0, 0, 0
+	first := true
+	run := func(lit string) bool {
+		if first {
+			first = false
+			at = len(lit)
+			return strings.HasPrefix(addr, lit)
+		}
+		i := strings.Index(addr[at:], lit)
+		at += i + len(lit)
+		return i >= 0
+	}
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if depth > 0 {
+			switch c {
+			case '\\':
+				i++
+			case '{':
+				depth++
+			case '}':
+				depth--
+			}
+			start = i + 1
+			continue
+		}
+		if c != '*' && c != '\\' && (isGlob && c != '?' && c != '[' && c != '{' || !isGlob && c != '%') {
+			continue
+		}
+		if !run(text[start:i]) {
+			return false
+		}
+		switch c {
+		case '\\':
+			i++
+		case '{':
+			depth = 1
+		case '[':
+			for i++; i < len(text) && text[i] != ']'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		}
+		start = i + 1
+	}
+	lit := text[min(start, len(text)):]
+	if first {
+		return addr == lit
+	}
+	return len(addr)-at >= len(lit) && strings.HasSuffix(addr, lit)
+}
+
 // capture appends the ends of the captures of addr to dst, two a group: group n took addr[dst[2n-2]:dst[2n-1]]. addr fits p.
 func (p *pattern) capture(dst []int, addr string) []int {
 	if p.groups == 0 {

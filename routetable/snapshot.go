@@ -213,7 +213,11 @@ func (s *Snapshot) routeIfFits(slot uint32, addr string) *Route {
 	r := s.kept(slot, ref)
 	if r == nil {
 		rec := recordAt(s.chunks, ref)
-		if rec.flags()&recWild == 0 && rec.pattern() != addr {
+		if rec.flags()&recWild == 0 {
+			if rec.pattern() != addr {
+				return nil
+			}
+		} else if !mayFit(rec.pattern(), addr) {
 			return nil
 		}
 		return s.route(slot)
