@@ -2,6 +2,7 @@ package routetable
 
 import (
 	"hash/maphash"
+	"math/rand/v2"
 	"sync/atomic"
 )
 
@@ -172,7 +173,9 @@ func (s *Snapshot) keep(addr string, hash uint64, groups []Group, first, found, 
 	set, tag := c.place(hash)
 	if at := &c.seen[hash>>16&uint64(len(c.seen)-1)]; at.Load() != tag {
 		at.Store(tag)
-		return
+		if rand.Uint32()%16 != 0 { // now and then at once, so that two that share a place get in
+			return
+		}
 	}
 	if len(addr) > maxCachedBytes {
 		return

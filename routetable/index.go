@@ -53,6 +53,7 @@ var gramSizes = [...]int{8, 6, 4}
 const (
 	maxLevels = 16
 	maxGrams  = 16
+	maxPlaces = 256 // where grams are looked for in one form
 )
 
 // seed is the hash seed of the process, so that a peer cannot choose colliding names.
@@ -103,7 +104,11 @@ func keysOf(dst []wildKey, f *form) []wildKey {
 	var path pathBuilder
 	path.build(f)
 	if path.literals > 0 && path.levels <= maxLevels {
-		dst = append(dst, wildKey{path.kind, path.end, 0})
+		cost := 0
+		if path.more {
+			cost = gramSizes[0]
+		}
+		dst = append(dst, wildKey{path.kind, path.end, cost})
 	}
 	for i := len(prefixCuts) - 1; i >= 0; i-- {
 		if cut := prefixCuts[i]; cut <= len(f.prefix) {
@@ -111,33 +116,44 @@ func keysOf(dst []wildKey, f *form) []wildKey {
 			break
 		}
 	}
-	longest := ""
-	for lit := range f.literals {
-		if len(lit) > len(longest) {
-			longest = lit
+	for i, size := range gramSizes {
+		n := len(dst)
+		if dst = appendGrams(dst, f, i, size); len(dst) > n {
+			break
 		}
 	}
-	for i, size := range gramSizes {
-		if size > len(longest) {
-			continue
-		}
-		places := len(longest) - size + 1
-		for k := range min(places, maxGrams) {
-			at := k
-			if places > maxGrams {
-				at = k * (places - 1) / (maxGrams - 1)
-			}
+	return append(dst, wildKey{kindRest, hashText(kindRest, ""), 0})
+}
+
+// appendGrams appends the grams of a size that tell most, at most maxGrams of them.
+func appendGrams(dst []wildKey, f *form, kind, size int) []wildKey {
+	base, looked := len(dst), 0
+	for lit := range f.literals {
+		for at := 0; at+size <= len(lit) && looked < maxPlaces; at++ {
+			looked++
 			cost := size
-			for _, c := range []byte(longest[at : at+size]) {
+			for _, c := range []byte(lit[at : at+size]) {
 				if c >= '0' && c <= '9' {
 					cost--
 				}
 			}
-			dst = append(dst, wildKey{kindGram + i, gramAt(longest, at, size, kindGram+i), cost})
+			k := wildKey{kindGram + kind, gramAt(lit, at, size, kindGram+kind), cost}
+			if len(dst)-base < maxGrams {
+				dst = append(dst, k)
+				continue
+			}
+			most := base
+			for i := base + 1; i < len(dst); i++ {
+				if dst[i].cost > dst[most].cost {
+					most = i
+				}
+			}
+			if k.cost < dst[most].cost {
+				dst[most] = k
+			}
 		}
-		break
 	}
-	return append(dst, wildKey{kindRest, hashText(kindRest, ""), 0})
+	return dst
 }
 
 // literals gives the literal runs of a form that have no slash-free limit: every address that fits holds each.
@@ -163,6 +179,7 @@ type pathBuilder struct {
 	hash     uint64
 	end      uint64            // the key
 	kind     int               // kindPath or kindDeep
+	more     bool              // literals stand behind the end of the path
 	steps    [maxLevels]uint64 // the nodes on the way
 	levels   int
 	literals int
@@ -191,6 +208,9 @@ func (p *pathBuilder) build(f *form) {
 			if i < len(f.w.kinds) {
 				p.wild = true
 				if deep = f.w.kinds[i] == wildAny; deep {
+					for _, rest := range f.w.lits[i+1:] {
+						p.more = p.more || len(rest) > 1
+					}
 					break
 				}
 			}
@@ -206,6 +226,9 @@ func (p *pathBuilder) build(f *form) {
 			}
 			p.wild = true
 			if deep {
+				for _, rest := range f.g.tokens[i+1:] {
+					p.more = p.more || len(rest.lit) > 1
+				}
 				break
 			}
 		}
@@ -291,7 +314,7 @@ func (x *index) addForm(f *form, slot uint32, o owner) {
 		if cost := 3*n + k.cost; least < 0 || cost < least {
 			best, least = k, cost
 		}
-		if k.kind < kindCut && n < 4 {
+		if k.kind < kindCut && k.cost == 0 && n < 4 {
 			break
 		}
 	}

@@ -210,12 +210,16 @@ func (p *pattern) match(addr string) bool {
 	if len(addr) > MaxTextBytes {
 		return false
 	}
+	return p.matchGuarded(addr, guard(addr))
+}
+
+// matchGuarded is match with guard(addr).
+func (p *pattern) matchGuarded(addr string, g int) bool {
 	for _, lit := range p.lits {
 		if lit == addr {
 			return true
 		}
 	}
-	g := guard(addr)
 	for i := range p.forms {
 		if p.forms[i].match(addr, g, nil) {
 			return true

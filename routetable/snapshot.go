@@ -174,7 +174,7 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 	}
 	base := len(dst)
 	var last *Route // the last row that was matched, and whether it fits: many rows of one pattern come one after the other
-	fits, wild := false, false
+	fits, wild, g := false, false, guard(addr)
 	s.index.find(addr, hash, func(slot uint32) {
 		r := s.routeIfFits(slot, addr)
 		switch {
@@ -186,7 +186,7 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 				return
 			}
 		default:
-			if last, fits = r, r.c.pattern.match(addr); !fits {
+			if last, fits = r, r.c.pattern.matchGuarded(addr, g); !fits {
 				return
 			}
 			wild = true
