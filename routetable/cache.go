@@ -72,13 +72,14 @@ type wholeRow struct {
 	matches [1]Match
 	pattern pattern
 	lit     [1]string
+	texts   [160]byte // of a usual record
 }
 
 // decode makes the row of a record. The row has its own copy of the texts, so that it does not keep a chunk alive.
 func (s *Snapshot) decode(rec record, key uint64) *Route {
 	w := &wholeRow{}
 	r := &w.Route
-	rec = append(record(nil), rec...)
+	rec = append(record(w.texts[:0]), rec...)
 	ok := rec.row(r)
 	if rec.flags()&recWild == 0 {
 		w.lit[0] = r.Pattern
