@@ -509,5 +509,5 @@ func TestAnEditOfATableFilesRow(t *testing.T) {
 	if out := r.ctl(t, "list"); strings.Contains(out, "edited") {
 		t.Errorf("the row of the new content is not as it says:\n%s", out)
 	}
-	r.wantRows(t, "A amqp://one.example", "C amqp://three.example", "D amqp://four.example")
+	r.wantRows(t, "A amqp://one.example", "D amqp://four.example", "C amqp://three.example") // a file's rows stand together
 }
