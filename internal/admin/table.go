@@ -235,7 +235,9 @@ func (c *Core) handleLoadCommit(caller Caller, a args) (answer, error) {
 		return answer{}, err
 	}
 	for _, w := range f.Warnings {
-		if len(ch.Warnings) < maxChangeRows && !slices.ContainsFunc(ch.Warnings, func(o routetable.Warning) bool { return o.Pattern == w.Pattern && o.Address == w.Address && o.What == w.What }) {
+		if len(ch.Warnings) < maxChangeRows && !slices.ContainsFunc(ch.Warnings, func(o routetable.Warning) bool {
+			return o.Pattern == w.Pattern && o.Address == w.Address && o.What == w.What
+		}) {
 			ch.Warnings = append(ch.Warnings, w)
 		}
 	}
