@@ -64,7 +64,9 @@
 //   - A replace keeps the row's id, origin, position, note and name; every other column that is not named is reset, order too.
 //   - A system row is neither configured nor learned: verbs without an origin do not touch it, and it is not stored.
 //   - A load with an origin (file:NAME) replaces the rows of that origin alone; a row that another configured origin asserts already
-//     stays that one's, with a warning.
+//     stays that one's, with a warning. The rows of a file stay together where they stood, whatever of them changes.
+//   - An edit keeps a row's origin, a load too: it makes operator rows of what is new.
+//   - Marks (Author.Marks) are kept with the rows, in the same step: which content of a table file is in force.
 //   - A rollback gives rows the positions that they had. Where rows were renumbered since, or a learned row has taken a position, it numbers
 //     all anew, and learned rows stay behind the configured row that they stand behind, of those that keep their places.
 //   - An entry of the history that is older than 30 days goes with the next change, not by itself.
