@@ -461,10 +461,32 @@ func (x *index) find(addr string, hash uint64, yield func(slot uint32)) {
 	}
 	for i, size := range gramSizes {
 		if x.filed[kindGram+i] > 0 {
-			for at := 0; at+size <= len(addr); at++ {
-				probe(gramAt(addr, at, size, kindGram+i))
-			}
+			x.findGrams(addr, kindGram+i, size, probe)
 		}
+	}
+}
+
+// findGrams probes each gram of addr once, however often it is there: a sender may repeat one thousands of times.
+func (x *index) findGrams(addr string, kind, size int, probe func(uint64)) {
+	var room [64]uint64 // the last grams, by their hash: enough for addresses that are not long
+	var all map[uint64]bool
+	if len(addr) > 4*len(room) {
+		all = map[uint64]bool{}
+	}
+	for at := 0; at+size <= len(addr); at++ {
+		h := gramAt(addr, at, size, kind)
+		last := &room[h&uint64(len(room)-1)]
+		if *last == h || !x.filter.has(h) {
+			continue
+		}
+		*last = h
+		if all != nil {
+			if all[h] {
+				continue
+			}
+			all[h] = true
+		}
+		probe(h)
 	}
 }
 

@@ -103,6 +103,28 @@ func TestMayFitIsNecessary(t *testing.T) {
 	})
 }
 
+// TestRepeatedGramsCostLittle looks up an address that holds the literal of many rows thousands of times: each row is matched once.
+func TestRepeatedGramsCostLittle(t *testing.T) {
+	do, table := must(t), New()
+	for i := range 40 {
+		do(table.Add(fmt.Sprintf("*temperature*xyz%d*", i), "h"))
+	}
+	s, addr := table.Snapshot(), strings.Repeat("temperature", 5900)
+	var seen slotSet
+	matched, found := 0, 0
+	s.index.find(addr, hashAddress(addr), func(slot uint32) {
+		if found++; !seen.has(slot) {
+			matched++
+		}
+	})
+	if matched > 40 || found > 40*len("temperature") {
+		t.Errorf("%d rows are matched and %d found, of 40", matched, found)
+	}
+	if got := s.LookupUncached(nil, addr+"xyz7", nil); len(got) != 1 {
+		t.Errorf("got %v", got)
+	}
+}
+
 func idsOf(groups []Group) (rows [][]*Route) {
 	for _, g := range groups {
 		var list []*Route

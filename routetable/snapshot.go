@@ -175,7 +175,11 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 	base := len(dst)
 	var last *Route // the last row that was matched, and whether it fits: many rows of one pattern come one after the other
 	fits, wild, g := false, false, guard(addr)
+	var seen slotSet
 	s.index.find(addr, hash, func(slot uint32) {
+		if seen.has(slot) {
+			return
+		}
 		r := s.routeIfFits(slot, addr)
 		switch {
 		case r == nil:
@@ -199,6 +203,35 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 		dst = dst[:base+len(slices.CompactFunc(dst[base:], func(a, b *Route) bool { return a.ID == b.ID }))]
 	}
 	return dst
+}
+
+// slotSet is the slots that a lookup has looked at: each is matched once, under however many keys it is found.
+type slotSet struct {
+	few  [16]uint32
+	n    int
+	many map[uint32]bool
+}
+
+// has reports whether the slot is in the set, and puts it in.
+func (s *slotSet) has(slot uint32) bool {
+	for _, o := range s.few[:min(s.n, len(s.few))] {
+		if o == slot {
+			return true
+		}
+	}
+	if s.n < len(s.few) {
+		s.few[s.n] = slot
+		s.n++
+		return false
+	}
+	if s.many == nil {
+		s.many = map[uint32]bool{}
+	}
+	if s.many[slot] {
+		return true
+	}
+	s.many[slot] = true
+	return false
 }
 
 // routeIfFits returns the row of a slot, or nil where it is plain and not that of addr. Whether a wildcard fits is not known yet.
