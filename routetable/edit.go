@@ -56,7 +56,9 @@ func (d *idSource) next() uint64 {
 	} else {
 		d.slots++
 	}
-	d.serial++
+	if d.serial++; d.serial == 0 { // no row has it
+		d.serial = 1
+	}
 	return uint64(d.serial)<<32 | uint64(slot)
 }
 
@@ -288,8 +290,9 @@ func (e *edit) drop(r *Route) {
 	}
 }
 
-// gap is the distance between the positions of rows that are appended: room for 31 inserts at one place before rows beside it are moved.
-const gap = 1 << 31
+// gap is the distance between the positions of rows that are appended: room for 19 inserts at one place before rows beside it are moved, and
+// for 2^43 appends before positions run out.
+const gap = 1 << 20
 
 func (e *edit) lastPos() int64 {
 	e.nextPos += gap
