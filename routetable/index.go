@@ -156,7 +156,7 @@ func appendGrams(dst []wildKey, f *form, kind, size int) []wildKey {
 	return dst
 }
 
-// literals gives the literal runs of a form that have no slash-free limit: every address that fits holds each.
+// literals gives the literal runs of a form: every address that fits holds each.
 func (f *form) literals(yield func(string) bool) {
 	if f.w != nil {
 		for _, lit := range f.w.lits {

@@ -80,8 +80,8 @@ func (t *Table) Close() error {
 	return t.state.journal.Close()
 }
 
-// ReadValue returns a value that WriteValue kept in the table's directory: for the node's id, the hashes of files. It is os.ErrNotExist
-// where there is none, or no directory. A name is letters, digits and "-".
+// ReadValue returns a value that WriteValue kept in the table's directory: such as the node's id. It is os.ErrNotExist where there is
+// none, or no directory. A name is letters, digits and "-".
 func (t *Table) ReadValue(name string) ([]byte, error) {
 	if t.state == nil {
 		return nil, errNoState

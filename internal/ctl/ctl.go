@@ -162,11 +162,7 @@ func (r *run) editor(ctx context.Context, mustExist bool) (editor, error) {
 	if r.file != "" {
 		return openLocal(r.file, mustExist)
 	}
-	at, err := r.endpoint()
-	if err != nil {
-		return nil, err
-	}
-	m, err := openManager(ctx, at)
+	m, err := r.manager(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -214,4 +210,13 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// manager opens the management of the router.
+func (r *run) manager(ctx context.Context) (*manager, error) {
+	at, err := r.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	return openManager(ctx, at)
 }

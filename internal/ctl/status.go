@@ -27,11 +27,7 @@ func (r *run) status(ctx context.Context) error {
 	if r.file != "" {
 		return usage("status: a file has none: give --url")
 	}
-	at, err := r.endpoint()
-	if err != nil {
-		return err
-	}
-	m, err := openManager(ctx, at)
+	m, err := r.manager(ctx)
 	if err != nil {
 		return err
 	}

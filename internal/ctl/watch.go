@@ -56,11 +56,7 @@ func (r *run) watch(ctx context.Context, snapshot bool) error {
 	if r.file != "" {
 		return usage("watch: a file does not change by itself: give --url")
 	}
-	at, err := r.endpoint()
-	if err != nil {
-		return err
-	}
-	m, err := openManager(ctx, at)
+	m, err := r.manager(ctx)
 	if err != nil {
 		return err
 	}
