@@ -3,6 +3,7 @@ package routetable
 import (
 	"hash/maphash"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 )
 
@@ -15,7 +16,34 @@ type caches struct {
 
 // rowCache is rows made of their records, at the place that their slot gives: a table that fits has a place for each. What is in a place
 // is told by the key of the record, which never changes.
-type rowCache struct{ rows []atomic.Pointer[Route] }
+type rowCache struct {
+	tags []atomic.Uint32 // of the keys of the rows, so that a row that is not there costs one look at a small array
+	rows []atomic.Pointer[Route]
+}
+
+func newRowCache(n int) *rowCache {
+	return &rowCache{make([]atomic.Uint32, n), make([]atomic.Pointer[Route], n)}
+}
+
+// tagOf is what a place tells of the row in it.
+func tagOf(key uint64) uint32 { return uint32(key*0x9e3779b97f4a7c15>>32) | 1 }
+
+func (c *rowCache) get(slot uint32, key uint64) *Route {
+	i := int(slot) & (len(c.rows) - 1)
+	if c.tags[i].Load() != tagOf(key) {
+		return nil
+	}
+	if r := c.rows[i].Load(); r != nil && r.key == key {
+		return r
+	}
+	return nil
+}
+
+func (c *rowCache) put(slot uint32, r *Route) {
+	i := int(slot) & (len(c.rows) - 1)
+	c.rows[i].Store(r)
+	c.tags[i].Store(tagOf(r.key))
+}
 
 // Bounds of the caches, in entries.
 const (
@@ -27,7 +55,7 @@ const (
 
 func newCaches() *caches {
 	c := &caches{}
-	c.rows.Store(&rowCache{make([]atomic.Pointer[Route], minRowCache)})
+	c.rows.Store(newRowCache(minRowCache))
 	c.matches.Store(newMatchCache(minMatchCache))
 	return c
 }
@@ -40,64 +68,91 @@ func (c *caches) fit(n int) {
 		want *= 2
 	}
 	if want != have {
-		c.rows.Store(&rowCache{make([]atomic.Pointer[Route], want)})
+		c.rows.Store(newRowCache(want))
 	}
 }
 
-// route returns the row of a slot that has one. It is shared.
-func (s *Snapshot) route(slot uint32) *Route {
-	ref := *s.slots.at(int(slot))
+// routeOf returns the row of a slot that has one. It is shared.
+func (s *Snapshot) routeOf(slot uint32) *Route { return s.route(slot, *s.slots.at(int(slot))) }
+
+// route returns the row of a slot's ref. It is shared.
+func (s *Snapshot) route(slot uint32, ref uint64) *Route {
 	if r := s.kept(slot, ref); r != nil {
 		return r
 	}
 	r := s.decode(recordAt(s.chunks, ref), recordKey(s.chunks, ref))
-	rows := s.caches.rows.Load().rows
-	rows[int(slot)&(len(rows)-1)].Store(r)
+	s.caches.rows.Load().put(slot, r)
 	return r
 }
 
 // kept returns the row of a slot's ref if it is in the cache.
 func (s *Snapshot) kept(slot uint32, ref uint64) *Route {
-	rows := s.caches.rows.Load().rows
-	if r := rows[int(slot)&(len(rows)-1)].Load(); r != nil && r.key == recordKey(s.chunks, ref) {
-		return r
-	}
-	return nil
+	return s.caches.rows.Load().get(slot, recordKey(s.chunks, ref))
 }
 
 // wholeRow is a row with all that belongs to it, in one piece.
 type wholeRow struct {
 	Route
+	group   Group
 	c       compiled
-	matches [1]Match
 	pattern pattern
 	lit     [1]string
 	texts   [160]byte // of a usual record
 }
 
+// wildRow is a row whose pattern has wildcards.
+type wildRow struct {
+	wholeRow
+	room wildRoom
+}
+
+// globRow is a row whose pattern is a glob.
+type globRow struct {
+	wholeRow
+	room globRoom
+}
+
 // decode makes the row of a record. The row has its own copy of the texts, so that it does not keep a chunk alive.
 func (s *Snapshot) decode(rec record, key uint64) *Route {
-	w := &wholeRow{}
-	r := &w.Route
-	rec = append(record(w.texts[:0]), rec...)
-	ok := rec.row(r)
-	if rec.flags()&recWild == 0 {
-		w.lit[0] = r.Pattern
-		w.pattern = pattern{text: r.Pattern, lits: w.lit[:], isPlain: true}
-	} else if p, err := compileChecked(r.Pattern); err == nil {
-		w.pattern = *p
-	} else {
-		ok, w.pattern = false, pattern{text: r.Pattern}
+	switch {
+	case rec.flags()&recWild == 0:
+		w := &wholeRow{}
+		ok := w.read(rec)
+		w.lit[0] = w.Pattern
+		w.pattern = pattern{text: w.Pattern, lits: w.lit[:], isPlain: true}
+		return w.finish(key, ok)
+	case strings.HasPrefix(rec.pattern(), globPrefix):
+		w := &globRow{}
+		ok := w.read(rec) && w.pattern.compileGlob(&w.room, w.Pattern) == nil
+		return w.finish(key, ok)
 	}
-	if err := w.c.compile(r, &w.pattern); err != nil || !ok {
+	w := &wildRow{}
+	ok := w.read(rec)
+	w.pattern.compileWild(&w.room, w.Pattern)
+	return w.finish(key, ok)
+}
+
+// read fills the columns of the row from a copy of the record.
+func (w *wholeRow) read(rec record) (ok bool) {
+	return append(record(w.texts[:0]), rec...).row(&w.Route)
+}
+
+// finish compiles what is left, and returns the row. The pattern is there; ok tells whether all was well until now.
+func (w *wholeRow) finish(key uint64, ok bool) *Route {
+	r, c := &w.Route, &w.c
+	if !ok {
+		w.pattern.text = r.Pattern
+	}
+	if err := c.compile(r, &w.pattern); err != nil || !ok {
 		// Only a record that was damaged in a way that its checksum does not tell: the row is there and leads nowhere.
-		w.c.match = Match{Result: r.Address, Problem: "the row's record is damaged"}
+		c.match[0], c.template, c.when = Match{Result: r.Address, Problem: "the row's record is damaged"}, &literalTemplate, nil
 	}
-	r.c = &w.c
+	r.c = c
 	r.key = key
-	w.c.match.Route = r
-	w.matches[0] = w.c.match
-	w.c.matches = w.matches[:]
+	c.match[0].Route = r
+	w.group = Group{Pattern: r.Pattern, Pick: r.Pick, Balance: r.Balance, HashKey: hashKey(r), Fallback: r.Fallback, Number: 1, Matches: c.match[:]}
+	c.group = &w.group
+	c.simple = c.template.literal && c.when == nil && c.match[0].Problem == "" && !r.Optional && !r.Fallback
 	return r
 }
 

@@ -80,7 +80,7 @@ func (e *edit) pattern(text string) (*pattern, error) {
 		return compilePattern(text)
 	}
 	var p *pattern
-	e.s.recordsOf(text, func(rec record) bool { p = e.s.route(rec.slot()).c.pattern; return false })
+	e.s.recordsOf(text, func(rec record) bool { p = e.s.routeOf(rec.slot()).c.pattern; return false })
 	if p != nil {
 		return p, nil
 	}
@@ -150,9 +150,9 @@ func (c *compiled) compile(r *Route, p *pattern) error {
 		return err
 	}
 	c.key, c.hop, c.warning = h.Key, h.Hop, h.warning
-	c.match = Match{Result: value, Problem: h.problem}
+	c.match[0] = Match{Result: value, Problem: h.problem}
 	if h.problem == "" {
-		c.match.Hop = &c.hop
+		c.match[0].Hop = &c.hop
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (c *compiled) holds(r *Route) bool {
 		return false
 	}
 	if c.template == &literalTemplate {
-		return c.match.Result == r.Address
+		return c.match[0].Result == r.Address
 	}
 	return c.template.text == r.Address
 }
@@ -177,9 +177,9 @@ func (c *compiled) of(r *Route) *compiled {
 
 // become makes a copy that of row r.
 func (c *compiled) become(r *Route) {
-	c.match.Route, c.matches = r, nil
-	if c.match.Hop != nil {
-		c.match.Hop = &c.hop
+	c.match[0].Route, c.group, c.simple = r, nil, false
+	if c.match[0].Hop != nil {
+		c.match[0].Hop = &c.hop
 	}
 }
 
@@ -203,7 +203,7 @@ func (e *edit) put(r *Route) {
 		e.makePlace(r)
 	}
 	r.ID = e.ids.next()
-	r.c.match.Route = r
+	r.c.match[0].Route = r
 	e.fresh = append(e.fresh, len(e.touched))
 	e.touched = append(e.touched, touch{id: r.ID, now: r})
 	e.insertRow(r)
@@ -273,7 +273,7 @@ func (e *edit) change(old, r *Route) {
 // restore puts back a row that was dropped, as r, whose id is set.
 func (e *edit) restore(r *Route) {
 	e.makePlace(r)
-	r.c.match.Route = r
+	r.c.match[0].Route = r
 	e.touch(r.ID, nil).now = r
 	e.insertRow(r)
 }
@@ -334,7 +334,7 @@ func (e *edit) makePlace(r *Route) {
 	k.slot = 0
 	e.s.order.each(e.s.order.rank(k), func(o orderKey) bool {
 		if o.order == k.order && o.pos == k.pos && (r.ID == 0 || o.slot != uint32(r.ID)) {
-			r.pos = e.posBeside(e.s.route(o.slot), false)
+			r.pos = e.posBeside(e.s.routeOf(o.slot), false)
 		}
 		return false
 	})
@@ -370,7 +370,7 @@ func (e *edit) spread(k orderKey) {
 		}
 		rows := make([]*Route, len(keys))
 		for i, o := range keys {
-			rows[i] = e.s.route(o.slot)
+			rows[i] = e.s.routeOf(o.slot)
 		}
 		for i, old := range rows {
 			r := *old

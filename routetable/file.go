@@ -342,7 +342,7 @@ func (e *edit) namesOf(f *File) (names []Route, compiled []*compiled, err error)
 			}
 			continue
 		}
-		if h := f.compiled[i].match.Hop; h != nil && h.IsName() {
+		if h := f.compiled[i].match[0].Hop; h != nil && h.IsName() {
 			names, compiled = append(names, *r), append(compiled, f.compiled[i])
 		}
 	}

@@ -432,7 +432,7 @@ func (e *edit) dropAll(is func(record) bool) int {
 		return true
 	})
 	for _, slot := range gone {
-		e.drop(e.s.route(slot))
+		e.drop(e.s.routeOf(slot))
 	}
 	return len(gone)
 }
@@ -476,7 +476,7 @@ func (e *edit) dropOrigin(origin string) int {
 		}
 	}
 	for _, slot := range gone {
-		e.drop(e.s.route(slot))
+		e.drop(e.s.routeOf(slot))
 	}
 	return len(gone)
 }
@@ -563,7 +563,7 @@ func newSeen(n int) seen { return make(seen, n) }
 // put notes row i, and returns the place of the row that is the same one, or -1.
 func (s seen) put(rows []Route, compiled []*compiled, i int) int {
 	r, key := &rows[i], compiled[i].key
-	id := mix(hashAddress(r.Pattern)^mix(hashAddress(key), saltWild), saltDeep)
+	id := mix(hashAddress(r.Pattern)^mix(hashAddress(key), 1), 2)
 	for ; ; id++ {
 		at, there := s[id]
 		if !there {

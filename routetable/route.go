@@ -70,12 +70,15 @@ type Route struct {
 type compiled struct {
 	pattern  *pattern
 	template *template
-	when     *When   // nil is always
-	key      string  // the address in normalised form: rows are told apart by it
-	match    Match   // of a literal address: Result, Hop and Problem
-	matches  []Match // match alone
-	hop      Hop     // of a literal address; match.Hop points here
-	warning  string  // what is probably not meant in a literal address
+	when     *When    // nil is always
+	key      string   // the address in normalised form: rows are told apart by it
+	match    [1]Match // of a literal address: Result, Hop and Problem
+	hop      Hop      // of a literal address; Hop of the match points here
+	warning  string   // what is probably not meant in a literal address
+
+	// Of a row that lookups find:
+	group  *Group // of the row alone
+	simple bool   // the group is what the row gives, whatever the message is: a literal address without a problem, no predicate, not optional, no fallback
 }
 
 // NewRoute returns a row with every column at its default.

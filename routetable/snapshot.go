@@ -78,7 +78,7 @@ func (s *Snapshot) records(yield func(record) bool) {
 // Row returns the row with the id, or nil.
 func (s *Snapshot) Row(id uint64) *Route {
 	if rec := s.record(uint32(id)); rec != nil && rec.id() == id {
-		return s.route(uint32(id))
+		return s.routeOf(uint32(id))
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (s *Snapshot) Named(name string) *Route {
 	var found *Route
 	s.records(func(rec record) bool {
 		if bytes.Contains(rec.tail(), unsafe.Slice(unsafe.StringData(name), len(name))) {
-			if r := s.route(rec.slot()); r.Name == name {
+			if r := s.routeOf(rec.slot()); r.Name == name {
 				found = r
 			}
 		}
@@ -142,7 +142,7 @@ func (s *Snapshot) hasPattern(text string) bool {
 // rowsOf returns the rows of a pattern, in table order.
 func (s *Snapshot) rowsOf(text string) []*Route {
 	var rows []*Route
-	s.recordsOf(text, func(rec record) bool { rows = append(rows, s.route(rec.slot())); return true })
+	s.recordsOf(text, func(rec record) bool { rows = append(rows, s.routeOf(rec.slot())); return true })
 	slices.SortFunc(rows, compareRoutes)
 	return rows
 }
@@ -159,7 +159,7 @@ func (s *Snapshot) find(text, key, origin string) *Route {
 		if o := rec.origin(); o != origin && !(configured && Configured(o)) {
 			return true
 		}
-		if r := s.route(rec.slot()); r.c.key == key {
+		if r := s.routeOf(rec.slot()); r.c.key == key {
 			found = r
 		}
 		return found == nil
@@ -172,90 +172,97 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 	if len(addr) > MaxTextBytes {
 		return dst
 	}
+	var room [24]uint32
+	slots := distinct(s.index.find(room[:0], addr, hash))
 	base := len(dst)
-	var last *Route // the last row that was matched, and whether it fits: many rows of one pattern come one after the other
-	fits, wild, g := false, false, guard(addr)
-	var seen slotSet
-	s.index.find(addr, hash, func(slot uint32) {
-		if seen.has(slot) {
-			return
-		}
-		r := s.routeIfFits(slot, addr)
-		switch {
-		case r == nil:
-			return
-		case r.c.pattern.plain():
-		case last != nil && last.Pattern == r.Pattern:
-			if !fits {
-				return
-			}
-		default:
-			if last, fits = r, r.c.pattern.matchGuarded(addr, g); !fits {
-				return
-			}
-			wild = true
-		}
-		dst = append(dst, r)
-	})
+	m := matching{addr: addr, guard: guard(addr)}
+	for len(slots) > 0 {
+		n := min(len(slots), sideBySide)
+		dst = s.matchSlots(dst, slots[:n], &m)
+		slots = slots[n:]
+	}
 	sortRoutes(dst[base:])
-	if wild && len(dst)-base > 1 {
-		// A row is found once for each of its forms that fits, and for each place where the address holds its gram.
-		dst = dst[:base+len(slices.CompactFunc(dst[base:], func(a, b *Route) bool { return a.ID == b.ID }))]
+	return dst
+}
+
+// distinct drops what a list has twice: a row is found once for each of its forms that fits, and a false yes of a filter finds a row again.
+func distinct(slots []uint32) []uint32 {
+	if len(slots) > 32 {
+		slices.Sort(slots)
+		return slices.Compact(slots)
+	}
+	n := 0
+next:
+	for _, slot := range slots {
+		for _, o := range slots[:n] {
+			if o == slot {
+				continue next
+			}
+		}
+		slots[n] = slot
+		n++
+	}
+	return slots[:n]
+}
+
+// matching is an address on its way past the rows that may fit it.
+type matching struct {
+	addr  string
+	guard int
+	last  *Route // the last wildcard row, and whether it fits: many rows of one pattern come one after the other
+	fits  bool
+	touch uint32
+}
+
+// sideBySide is how many rows are fetched at once.
+const sideBySide = 16
+
+// matchSlots appends the rows of the slots, at most sideBySide, that fit. What no step depends on another for is read before it is looked at,
+// so that the processor waits for the memory of all rows at once.
+func (s *Snapshot) matchSlots(dst []*Route, slots []uint32, m *matching) []*Route {
+	var refs [sideBySide]uint64
+	for i, slot := range slots {
+		if int(slot) < s.slots.n {
+			refs[i] = *s.slots.at(int(slot))
+		}
+	}
+	if len(slots) > 1 && s.slots.n > maxRowCache/4 {
+		for _, ref := range refs[:len(slots)] {
+			if ref != 0 {
+				m.touch += recordAt(s.chunks, ref).u32(recordHeader)
+			}
+		}
+	}
+	for i, slot := range slots {
+		if ref := refs[i]; ref != 0 {
+			if r := s.matchSlot(slot, ref, m); r != nil {
+				dst = append(dst, r)
+			}
+		}
 	}
 	return dst
 }
 
-// slotSet is the slots that a lookup has looked at: each is matched once, under however many keys it is found.
-type slotSet struct {
-	few  [16]uint32
-	n    int
-	many map[uint32]bool
-}
-
-// has reports whether the slot is in the set, and puts it in.
-func (s *slotSet) has(slot uint32) bool {
-	for _, o := range s.few[:min(s.n, len(s.few))] {
-		if o == slot {
-			return true
+// matchSlot returns the row of a slot's ref if it fits.
+func (s *Snapshot) matchSlot(slot uint32, ref uint64, m *matching) *Route {
+	rec := recordAt(s.chunks, ref)
+	if rec.flags()&recWild == 0 {
+		if rec.pattern() != m.addr {
+			return nil
 		}
-	}
-	if s.n < len(s.few) {
-		s.few[s.n] = slot
-		s.n++
-		return false
-	}
-	if s.many == nil {
-		s.many = map[uint32]bool{}
-	}
-	if s.many[slot] {
-		return true
-	}
-	s.many[slot] = true
-	return false
-}
-
-// routeIfFits returns the row of a slot, or nil where it is plain and not that of addr. Whether a wildcard fits is not known yet.
-func (s *Snapshot) routeIfFits(slot uint32, addr string) *Route {
-	if int(slot) >= s.slots.n {
-		return nil
-	}
-	ref := *s.slots.at(int(slot))
-	if ref == 0 {
-		return nil
+		return s.route(slot, ref)
 	}
 	r := s.kept(slot, ref)
 	if r == nil {
-		rec := recordAt(s.chunks, ref)
-		if rec.flags()&recWild == 0 {
-			if rec.pattern() != addr {
-				return nil
-			}
-		} else if !mayFit(rec.pattern(), addr) {
+		if !mayFit(rec.pattern(), m.addr) {
 			return nil
 		}
-		return s.route(slot)
+		r = s.route(slot, ref)
 	}
-	if r.c.pattern.plain() && r.Pattern != addr {
+	if m.last == nil || m.last.Pattern != r.Pattern {
+		m.last, m.fits = r, r.c.pattern.matchGuarded(m.addr, m.guard)
+	}
+	if !m.fits {
 		return nil
 	}
 	return r
