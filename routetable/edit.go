@@ -177,7 +177,7 @@ func (c *compiled) of(r *Route) *compiled {
 
 // become makes a copy that of row r.
 func (c *compiled) become(r *Route) {
-	c.match[0].Route, c.group, c.simple = r, nil, false
+	c.match[0].Route = r
 	if c.match[0].Hop != nil {
 		c.match[0].Hop = &c.hop
 	}
@@ -233,9 +233,6 @@ func (e *edit) write(r *Route) {
 // slot is the place of the row's ref, for writing.
 func (e *edit) slot(r *Route) *uint64 {
 	slot := int(uint32(r.ID))
-	for e.s.slots.n < slot {
-		e.s.slots.edit(e.s.slots.n, e.owner)
-	}
 	return e.s.slots.edit(slot, e.owner)
 }
 

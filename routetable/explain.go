@@ -191,7 +191,9 @@ func (s *Snapshot) near(addr string) []string {
 // unguarded gives at most maxNear patterns that addr fits but for its guard.
 func (s *Snapshot) unguarded(addr string) []*pattern {
 	var found []*pattern
-	for _, slot := range distinct(s.index.find(nil, addr, hashAddress(addr))) {
+	var p probes
+	s.index.find(&p, addr, hashAddress(addr))
+	for _, slot := range distinct(p.slots()) {
 		rec := s.record(slot)
 		if len(found) == maxNear || rec == nil || rec.flags()&recWild == 0 {
 			continue

@@ -412,7 +412,7 @@ func (x *index) refresh(s *Snapshot) {
 
 // reserve makes the filters large enough for more wildcard forms.
 func (x *index) reserve(s *Snapshot, more int) {
-	if more > 64 && (x.paths == nil || x.paths.full(more) || x.grams.full(more/4)) {
+	if more > 64 && (x.paths == nil || x.paths.full(more) || x.grams.full(more/8)) {
 		x.renew(s, more)
 	}
 }
@@ -425,7 +425,7 @@ func (x *index) renew(s *Snapshot, more int) {
 		grams += int(n)
 	}
 	wild := paths + grams + int(x.filed[kindRest])
-	x.paths, x.grams, x.outlines = newFilter(paths+more), newFilter(2*grams+more/4), nil
+	x.paths, x.grams, x.outlines = newFilter(paths+more), newFilter(2*grams+more/8), nil
 	if wild == 0 {
 		return
 	}
@@ -465,21 +465,31 @@ func originKeys(origin string) func(yield func(uint64) bool) {
 	}
 }
 
-// probes are the keys under which a lookup looks for rows: first all are gathered, then what they lead to is read side by side, so that
-// the processor waits for the memory of all of them at once.
+// probes are the keys under which a lookup looks for rows, and the slots that it finds: first all keys are gathered, then what they lead to
+// is read side by side, so that the processor waits for the memory of all of them at once.
 type probes struct {
 	keys  [16]uint32
 	n     int
-	slots []uint32        // what was found
+	few   [24]uint32 // slots, unless they are more
+	found int
+	many  []uint32
 	grams map[uint64]bool // those of a long address
 	touch uint64
 }
 
-// find appends to slots the slots of rows that may fit addr, whose hash is given. A slot can be there more than once.
+// slots are what was found. One can be there more than once.
+func (p *probes) slots() []uint32 {
+	if p.many != nil {
+		return p.many
+	}
+	return p.few[:p.found]
+}
+
+// find looks for the slots of rows that may fit addr, whose hash is given.
 //
-// Cost: a step for each segment of the address and for each byte of it, and a probe of the multimap for each key that may have rows.
-func (x *index) find(slots []uint32, addr string, hash uint64) []uint32 {
-	p := probes{slots: slots}
+// Cost: a step for each segment of the address, for each outline and, where forms are filed under grams, for each byte, and a probe of the
+// multimap for each key that may have rows.
+func (x *index) find(p *probes, addr string, hash uint64) {
 	p.add(x, mix(hash, kindExact+1))
 	if x.filed[kindRest] > 0 {
 		p.add(x, restKey)
@@ -497,15 +507,14 @@ func (x *index) find(slots []uint32, addr string, hash uint64) []uint32 {
 		}
 	}
 	if x.filed[kindPath] > 0 {
-		x.findPaths(&p, addr)
+		x.findPaths(p, addr)
 	}
 	for i, size := range gramSizes {
 		if x.filed[kindGram+i] > 0 {
-			x.findGrams(&p, addr, kindGram+i, size)
+			x.findGrams(p, addr, kindGram+i, size)
 		}
 	}
 	p.flush(x)
-	return p.slots
 }
 
 // cuts reports whether a form is filed under a cut of its prefix.
@@ -544,7 +553,15 @@ func (p *probes) flush(x *index) {
 	}
 	for i, k := range p.keys[:p.n] {
 		for _, w := range wordsOf(lists[i], k) {
-			p.slots = append(p.slots, uint32(w))
+			if p.found < len(p.few) {
+				p.few[p.found] = uint32(w)
+				p.found++
+				continue
+			}
+			if p.many == nil {
+				p.many = append(make([]uint32, 0, 4*len(p.few)), p.few[:]...)
+			}
+			p.many = append(p.many, uint32(w))
 		}
 	}
 	p.n = 0
@@ -626,7 +643,7 @@ type filter struct {
 }
 
 // filterBits is how many bits a filter has for each hash that is expected, at least.
-const filterBits = 24
+const filterBits = 16
 
 func newFilter(expect int) *filter {
 	n := 64

@@ -85,7 +85,7 @@ func (s *Snapshot) compute(dst []Group, addr string, rows []*Route, property fun
 	}
 	if len(rows) <= fewRows && s.apart(addr, rows) {
 		for i, r := range rows {
-			dst = append(dst, *r.c.group)
+			dst = append(dst, *r.group)
 			dst[len(dst)-1].Number = i + 1
 		}
 		return dst, true, true
@@ -104,11 +104,11 @@ const fewRows = 6
 // apart reports whether each of the rows is a group of its own and nothing competes: the common case.
 func (s *Snapshot) apart(addr string, rows []*Route) bool {
 	for i, r := range rows {
-		if !r.c.simple {
+		if !r.simple {
 			return false
 		}
 		for _, o := range rows[:i] {
-			if o.Pattern == r.Pattern {
+			if o.group.Pattern == r.group.Pattern {
 				return false
 			}
 		}

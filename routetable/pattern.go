@@ -235,16 +235,16 @@ func guard(addr string) int {
 
 // match reports whether addr fits the form. guard is guard(addr); pos is for wild.match.
 func (f *form) match(addr string, guard int, pos []int) bool {
-	if len(f.prefix) < guard || !strings.HasPrefix(addr, f.prefix) || !strings.HasSuffix(addr, f.suffix) {
+	if len(f.prefix) < guard {
 		return false
 	}
 	if f.w == nil {
-		return f.g.match(addr)
+		return strings.HasPrefix(addr, f.prefix) && strings.HasSuffix(addr, f.suffix) && f.g.match(addr)
 	}
-	if f.topic && (f.ats >= 0 && strings.Count(addr, "@") != f.ats || f.slash && strings.IndexByte(addr, '/') < 0) {
+	if !f.w.match(addr, pos) {
 		return false
 	}
-	return f.w.match(addr, pos)
+	return !f.topic || (f.ats < 0 || strings.Count(addr, "@") == f.ats) && (!f.slash || strings.IndexByte(addr, '/') >= 0)
 }
 
 // match reports whether addr fits the pattern.
@@ -270,9 +270,17 @@ func (p *pattern) matchGuarded(addr string, g int) bool {
 	return false
 }
 
-// mayFit reports whether addr holds the literals of a pattern's text in their order, which every address that fits does. It looks at the
+// mayFit reports whether a record may fit addr.
+func mayFit(rec record, addr string) bool {
+	if rec.flags()&recWild == 0 {
+		return rec.pattern() == addr
+	}
+	return holdsLiterals(rec.pattern(), addr)
+}
+
+// holdsLiterals reports whether addr holds the literals of a pattern's text in their order, which every address that fits does. It looks at the
 // text alone: that is far cheaper than to compile it. What is in brackets, in braces or behind a backslash is not looked at.
-func mayFit(text, addr string) bool {
+func holdsLiterals(text, addr string) bool {
 	isGlob := strings.HasPrefix(text, globPrefix)
 	if isGlob {
 		text = text[len(globPrefix):]

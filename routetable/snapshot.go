@@ -15,11 +15,11 @@ type Snapshot struct {
 	match        MatchMode
 	dynamicHosts bool // captures may supply whole hosts in every row
 
-	chunks []chunk        // records
-	slots  parray[uint64] // ref of the record of each slot, 0 is none
-	order  orderTree      // rows in table order
-	index  index          // rows by pattern
-	whens  int            // rows with a predicate
+	chunks []chunk   // records
+	slots  slotArray // ref of the record of each slot, 0 is none
+	order  orderTree // rows in table order
+	index  index     // rows by pattern
+	whens  int       // rows with a predicate
 	marks  map[string]string
 	recent recentChanges
 	caches *caches // of the table; nil in a snapshot under way
@@ -172,8 +172,9 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 	if len(addr) > MaxTextBytes {
 		return dst
 	}
-	var room [24]uint32
-	slots := distinct(s.index.find(room[:0], addr, hash))
+	var p probes
+	s.index.find(&p, addr, hash)
+	slots := distinct(p.slots())
 	base := len(dst)
 	m := matching{addr: addr, guard: guard(addr)}
 	for len(slots) > 0 {
@@ -221,51 +222,47 @@ const sideBySide = 16
 // so that the processor waits for the memory of all rows at once.
 func (s *Snapshot) matchSlots(dst []*Route, slots []uint32, m *matching) []*Route {
 	var refs [sideBySide]uint64
+	var rows [sideBySide]*Route
 	for i, slot := range slots {
 		if int(slot) < s.slots.n {
 			refs[i] = *s.slots.at(int(slot))
 		}
 	}
-	if len(slots) > 1 && s.slots.n > maxRowCache/4 {
-		for _, ref := range refs[:len(slots)] {
-			if ref != 0 {
-				m.touch += recordAt(s.chunks, ref).u32(recordHeader)
-			}
+	for i, slot := range slots {
+		if refs[i] == 0 {
+			continue
+		}
+		if rows[i] = s.kept(slot, refs[i]); rows[i] == nil {
+			m.touch += recordAt(s.chunks, refs[i]).u32(recordHeader)
 		}
 	}
 	for i, slot := range slots {
-		if ref := refs[i]; ref != 0 {
-			if r := s.matchSlot(slot, ref, m); r != nil {
-				dst = append(dst, r)
+		if refs[i] == 0 {
+			continue
+		}
+		r := rows[i]
+		if r == nil {
+			if rec := recordAt(s.chunks, refs[i]); !mayFit(rec, m.addr) {
+				continue
 			}
+			r = s.route(slot, refs[i])
+		}
+		if m.fit(r) {
+			dst = append(dst, r)
 		}
 	}
 	return dst
 }
 
-// matchSlot returns the row of a slot's ref if it fits.
-func (s *Snapshot) matchSlot(slot uint32, ref uint64, m *matching) *Route {
-	rec := recordAt(s.chunks, ref)
-	if rec.flags()&recWild == 0 {
-		if rec.pattern() != m.addr {
-			return nil
-		}
-		return s.route(slot, ref)
-	}
-	r := s.kept(slot, ref)
-	if r == nil {
-		if !mayFit(rec.pattern(), m.addr) {
-			return nil
-		}
-		r = s.route(slot, ref)
+// fit reports whether the row fits.
+func (m *matching) fit(r *Route) bool {
+	if r.c.pattern.plain() {
+		return r.group.Pattern == m.addr
 	}
 	if m.last == nil || m.last.Pattern != r.Pattern {
 		m.last, m.fits = r, r.c.pattern.matchGuarded(m.addr, m.guard)
 	}
-	if !m.fits {
-		return nil
-	}
-	return r
+	return m.fits
 }
 
 // sortRoutes puts rows in table order.
