@@ -607,16 +607,23 @@ func (x *index) addGram(p *probes, addr string, at int, h uint64, size int) {
 // findPaths adds the keys that the segments of addr have in each outline.
 func (x *index) findPaths(p *probes, addr string) {
 	var sums [maxLevels + 1]uint64 // of the segments before each
-	n := 0
-	for more := true; more; n++ {
-		var segment string
-		segment, addr, more = strings.Cut(addr, "/")
-		if n == maxLevels {
-			n++ // more than any outline looks at
-			break
+	n, start := 0, 0
+	b := unsafe.Slice(unsafe.StringData(addr), len(addr))
+	for at := 0; at < len(b); at += 8 {
+		for m := slashesAt(b, at); m != 0; m &= m - 1 {
+			if n == maxLevels {
+				break
+			}
+			end := at + bits.TrailingZeros64(m)/8
+			sums[n+1] = sums[n] + hashSegment(addr[start:end], n)
+			start = end + 1
+			n++
 		}
-		sums[n+1] = sums[n] + hashSegment(segment, n)
 	}
+	if n < maxLevels {
+		sums[n+1] = sums[n] + hashSegment(addr[start:], n)
+	}
+	n++ // more than maxLevels is more than any outline looks at
 	for i := range x.outlines {
 		sh := &x.outlines[i]
 		levels := int(sh.levels)
@@ -632,6 +639,21 @@ func (x *index) findPaths(p *probes, addr string) {
 			p.add(x, h)
 		}
 	}
+}
+
+// slashesAt returns the slashes among the 8 bytes at b[at:], as the high bits of the bytes.
+func slashesAt(b []byte, at int) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	var w uint64
+	if at+8 <= len(b) {
+		w = binary.LittleEndian.Uint64(b[at:])
+	} else {
+		for i := len(b) - 1; i >= at; i-- {
+			w = w<<8 | uint64(b[i])
+		}
+	}
+	w ^= ones * '/'
+	return ^((w&^uint64(highs) + ones*0x7f) | w | ones*0x7f)
 }
 
 // filter is a set of hashes that errs to yes. Readers use it while the writer adds to it: a bit that is there too early is a false yes.
