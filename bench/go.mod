@@ -8,6 +8,7 @@ require (
 	github.com/fingerpost/fingerpost v0.0.0-00010101000000-000000000000
 	github.com/mochi-mqtt/server/v2 v2.7.9
 	github.com/nats-io/nats-server/v2 v2.15.2
+	golang.org/x/sys v0.49.0
 )
 
 require (

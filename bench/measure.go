@@ -39,14 +39,16 @@ func (w *walk) step() {
 	w.at += chunk
 }
 
-// nsPerLookup walks for about d. There are at least chunk addresses.
+// nsPerLookup walks for about d and returns the CPU time of a lookup. There are at least chunk addresses.
 func (w *walk) nsPerLookup(d time.Duration) float64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	n := 0
-	start := time.Now()
+	start := threadTime()
 	for {
 		w.step()
 		n += chunk
-		if took := time.Since(start); took >= d {
+		if took := threadTime() - start; took >= d {
 			return float64(took.Nanoseconds()) / float64(n)
 		}
 	}
