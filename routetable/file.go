@@ -322,13 +322,28 @@ func (f *File) check() error {
 		return at.errorf("%s", err)
 	}
 	f.Warnings = e.warn
+	loose := f.looseRows()
 	for i := range f.Routes {
 		r := f.Routes[i]
 		r.c = f.compiled[i]
 		f.Warnings = s.warnRow(f.Warnings, &r)
+		if loose > manyLoose {
+			f.Warnings = warnLoose(f.Warnings, &r)
+		}
 	}
 	sortWarnings(f.Warnings)
 	return nil
+}
+
+// looseRows counts the rows whose pattern is looked at for every address.
+func (f *File) looseRows() int {
+	n := 0
+	for _, c := range f.compiled {
+		if !c.pattern.plain() && c.pattern.loose() {
+			n++
+		}
+	}
+	return n
 }
 
 // namesOf checks that no row of the file is there twice with other columns, and returns the rows that lead to names.

@@ -386,6 +386,7 @@ func (e *edit) run(ops []Op) (*Snapshot, Change, error) {
 		for _, r := range c.Updated {
 			c.Warnings = s.warnRow(c.Warnings, r)
 		}
+		c.Warnings = s.warnManyLoose(c.Warnings, c.Added)
 	}
 	s.index.refresh(s)
 	return s, c, nil
