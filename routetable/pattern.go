@@ -91,9 +91,9 @@ func compilePattern(text string) (*pattern, error) {
 	case strings.HasPrefix(text, globPrefix):
 		return compileGlob(text)
 	case strings.HasPrefix(text, topicPrefix):
-		return compileTopic(text), nil
+		return compileTopic(text)
 	}
-	return compileMessenger(text), nil
+	return compileMessenger(text)
 }
 
 // compileChecked is compilePattern of a pattern that it compiled before: one of a row in the table.
@@ -104,9 +104,9 @@ func compileChecked(text string) (*pattern, error) {
 	return compilePattern(text)
 }
 
-func compileMessenger(text string) *pattern {
+func compileMessenger(text string) (*pattern, error) {
 	if !strings.ContainsAny(text, `*%\`) {
-		return plainPattern(text)
+		return plainPattern(text), nil
 	}
 	w := &wild{}
 	var lit []byte
@@ -136,9 +136,9 @@ func plainPattern(text string) *pattern {
 	return &p.pattern
 }
 
-func compileTopic(text string) *pattern {
+func compileTopic(text string) (*pattern, error) {
 	if strings.IndexByte(text, '*') < 0 {
-		return plainPattern(text)
+		return plainPattern(text), nil
 	}
 	if text == topicPrefix+"*" {
 		return patternOf(text, &wild{lits: []string{topicPrefix, ""}, kinds: []byte{wildAny}}, form{topic: true, ats: -1})
@@ -163,9 +163,12 @@ func compileTopic(text string) *pattern {
 }
 
 // patternOf finishes a pattern of one wild form.
-func patternOf(text string, w *wild, f form) *pattern {
+func patternOf(text string, w *wild, f form) (*pattern, error) {
 	if len(w.kinds) == 0 {
-		return &pattern{text: text, lits: w.lits}
+		return &pattern{text: text, lits: w.lits}, nil
+	}
+	if err := w.check(); err != nil {
+		return nil, err
 	}
 	for _, lit := range w.lits {
 		w.min += len(lit)
@@ -176,7 +179,7 @@ func patternOf(text string, w *wild, f form) *pattern {
 		}
 	}
 	f.prefix, f.suffix, f.w = w.lits[0], w.lits[len(w.lits)-1], w
-	return &pattern{text: text, forms: []form{f}, groups: len(w.kinds)}
+	return &pattern{text: text, forms: []form{f}, groups: len(w.kinds)}, nil
 }
 
 // guard returns how long the literal prefix of a pattern must be to match addr: over the whole "scheme:" of a reserved scheme, over
