@@ -42,6 +42,9 @@ func (j *Journal) WriteValue(name string, value []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := j.gone(); err != nil {
+		return fmt.Errorf("write value %s: %w", name, err)
+	}
 	if _, err := place(j.disk, j.dir, file, write(bytes.NewReader(value))); err != nil {
 		return fmt.Errorf("write value %s: %w", name, err)
 	}
