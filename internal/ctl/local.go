@@ -143,7 +143,7 @@ func (r *run) readTable(name string) (*routetable.File, error) {
 	var err error
 	if name == "-" {
 		f, err = routetable.ReadTable(inputName(name), r.env.Stdin)
-	} else {
+	} else if err = checkRegular(name); err == nil {
 		f, err = routetable.ReadFile(name)
 	}
 	if _, ok := errors.AsType[*routetable.FileError](err); ok || err == nil {
