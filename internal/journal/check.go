@@ -211,7 +211,7 @@ func surveyJournal(d disk, dir string, number uint64, newest bool) (FileReport, 
 		f.First, f.Last = w.first, w.last
 	}
 	if rest := len(b) - w.end; rest > 0 && newest {
-		f.Note = fmt.Sprintf("offset %d: the last %d bytes are a torn end, which the next start cuts off", w.end, rest)
+		f.Note = fmt.Sprintf("offset %d: the last %d bytes are a torn end (%s), which the next start cuts off", w.end, rest, tail(b, w.end))
 	} else if rest > 0 {
 		f.Note = fmt.Sprintf("offset %d: the last %d bytes are of a commit that failed", w.end, rest)
 	}
