@@ -183,7 +183,7 @@ func (k *keeper) verify(t *testing.T, rng *rand.Rand, m *memory) {
 		t.Error("a recovered journal takes no entries")
 	}
 	j.Close()
-	if report, err := check(m, dir); err != nil || !report.OK || len(report.Files) != 2 {
+	if report, err := check(m, dir, nil); err != nil || !report.OK || len(report.Files) != 2 {
 		t.Errorf("check: %v\n%v", err, report)
 	}
 }

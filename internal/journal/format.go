@@ -15,6 +15,7 @@ const (
 
 	kindSnapshot = "snapshot"
 	kindJournal  = "journal"
+	kindValue    = "value"
 
 	temporarySuffix = ".tmp"
 

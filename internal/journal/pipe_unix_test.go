@@ -19,7 +19,7 @@ func TestAPipeIsNoJournal(t *testing.T) {
 		if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
 			t.Skip(err)
 		}
-		_, err := journal.Check(dir)
+		_, err := journal.Check(dir, nil)
 		if name != "lock" && (err == nil || !strings.Contains(err.Error(), "not a regular file")) {
 			t.Errorf("%s: check: %v", name, err)
 		}

@@ -193,7 +193,7 @@ func TestADirectoryIsReadAsFarAsItCanBeTrusted(t *testing.T) {
 			"/state/table.00000002.journal: journal version 9: this program reads version 1; use the program that wrote it, or start with an empty directory", "version 9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			report, err := check(diskOf(c.files), dir)
+			report, err := check(diskOf(c.files), dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -253,10 +253,13 @@ func again(t *testing.T, m *memory, j *Journal, before told) {
 func mended(t *testing.T, files map[string][]byte, want string) {
 	t.Helper()
 	m := diskOf(files)
-	report, err := repair(m, dir)
+	report, err := repair(m, dir, nil)
 	if err != nil {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("repair: %v, want %s", err, want)
+		}
+		if strings.Contains(err.Error(), "state repair") {
+			t.Errorf("a repair advises itself: %v", err)
 		}
 		if !maps.EqualFunc(filesOf(m), files, bytes.Equal) {
 			t.Error("a repair that was refused changed files")
@@ -574,7 +577,7 @@ func FuzzRecover(f *testing.F) {
 				files[[]string{snapshot2, journal1, journal2}[i]] = b
 			}
 		}
-		report, err := check(diskOf(files), dir)
+		report, err := check(diskOf(files), dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -586,7 +589,7 @@ func FuzzRecover(f *testing.F) {
 			if report.OK {
 				t.Errorf("check found nothing, but: %v", err)
 			}
-			if _, err := repair(m, dir); err != nil {
+			if _, err := repair(m, dir, nil); err != nil {
 				var damage *DamageError
 				var other *VersionError
 				if !errors.As(err, &damage) && !errors.As(err, &other) || !maps.EqualFunc(filesOf(m), files, bytes.Equal) {
