@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -53,13 +54,23 @@ func (r *run) load(ctx context.Context, name string, o loadOptions) error {
 	defer ed.close()
 	x, err := ed.load(ctx, f, o)
 	if err != nil {
-		return err
+		return ofFile(err, inputName(name))
 	}
 	if o.progress != nil {
 		o.progress("done")
 	}
 	return r.printResult(x)
 }
+
+// ofFile names the file in an error that tells a line alone: what is wrong shows only in the table that the file joins.
+func ofFile(err error, name string) error {
+	if f, ok := errors.AsType[*fault](err); ok && atLine.MatchString(f.text) {
+		return &fault{status: f.status, text: "load: " + name + ": " + f.text, err: err}
+	}
+	return err
+}
+
+var atLine = regexp.MustCompile(`^line \d+, column \d+: `)
 
 func inputName(arg string) string {
 	if arg == "-" {
