@@ -39,6 +39,12 @@ func (r *run) load(ctx context.Context, name string, o loadOptions) error {
 		}
 		defer func() { fmt.Fprintf(r.env.Stderr, "\r%*s\r", len("load: ")+last, "") }()
 	}
+	o.say = func(text string) {
+		if r.env.Terminal {
+			fmt.Fprintln(r.env.Stderr) // the progress stays above
+		}
+		fmt.Fprintln(r.env.Stderr, "load: "+text)
+	}
 	o.tell("reading %s", inputName(name))
 	f, err := r.readTable(name)
 	if _, ok := errors.AsType[*routetable.FileError](err); ok {
