@@ -170,6 +170,7 @@ func patternOf(text string, w *wild, f form) (*pattern, error) {
 	if err := w.check(); err != nil {
 		return nil, err
 	}
+	w.bindFirst()
 	for _, lit := range w.lits {
 		w.min += len(lit)
 	}

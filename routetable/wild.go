@@ -1,6 +1,7 @@
 package routetable
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 )
@@ -19,32 +20,54 @@ type wild struct {
 	lits  []string
 	kinds []byte
 	min   int // the least length of a match
+	first int // the literal before the first "*", where others with segment wildcards are before it; else 0
+	ahead int // slashes in the literals between the first and that one
+}
+
+// bindFirst fills first and ahead.
+func (w *wild) bindFirst() {
+	n := max(bytes.IndexByte(w.kinds, wildAny), 0)
+	w.first, w.ahead = n, 0
+	for i := 1; i < n; i++ {
+		w.ahead += strings.Count(w.lits[i], "/")
+	}
+}
+
+// firstEnd is where the literal before the first "*" ends at the latest: what is before it has a fixed number of slashes.
+func (w *wild) firstEnd(s string, floor int) int {
+	at := floor
+	for range w.ahead + 1 {
+		n := strings.IndexByte(s[at:], '/')
+		if n < 0 {
+			return len(s)
+		}
+		at += n + 1
+	}
+	return at - 1 + len(w.lits[w.first])
 }
 
 // maxRescans bounds how often a match looks at the same place of an address: the slashes that the literals of one run between two "*" may
 // hold. Without it the time would be a product of the lengths of pattern and address.
 const maxRescans = 32
 
-// check refuses a pattern that would take too long to match. Between two "*", and before the first, a run of literals with segment wildcards
-// has to lie somewhere, and each place in the address is tried for it: one more for each segment, and each looks at as many segments as the run
-// has. (No linear way is known for such runs.) The first literal lies where it lies, and a run behind the last "*" does too.
+// check refuses a pattern that would take too long to match. Between two "*" a run of literals with segment wildcards may lie anywhere, and each
+// place in the address is tried for it: one for each segment, and each looks at as many segments as the run has. (No linear way is known for
+// such runs.) A run before the first "*" or behind the last lies where it lies.
 func (w *wild) check() error {
-	slashes, segments := 0, false
+	slashes, segments, floating := 0, false, false
 	for i, kind := range w.kinds {
-		if i > 0 {
-			slashes += strings.Count(w.lits[i], "/")
-		}
+		slashes += strings.Count(w.lits[i], "/")
 		if kind != wildAny {
 			segments = true
 			continue
 		}
-		if segments && slashes > maxRescans {
+		if floating && segments && slashes > maxRescans {
 			return &RefusedError{
-				What:  fmt.Sprintf("the pattern has %d slashes between two wildcards that take slashes", slashes),
+				What:  fmt.Sprintf("the pattern has %d slashes, and segment wildcards, between two wildcards that take slashes", slashes),
 				Where: "pattern", Hint: fmt.Sprintf("at most %d can be matched in linear time", maxRescans),
 			}
 		}
-		slashes, segments = 0, false
+		slashes, segments, floating = 0, false, true
 	}
 	return nil
 }
@@ -73,10 +96,13 @@ func (w *wild) match(s string, pos []int) bool {
 	slashes := slashes{s: s, floor: floor, at: len(s)}
 	star, starAt := 0, 0 // the literal that follows no later "*" and may still move left; its place. 0 is none.
 	for i := k - 1; ; i-- {
+		if i == w.first && i > 0 {
+			e = min(e, w.firstEnd(s, floor))
+		}
 		p := w.place(&slashes, i, e)
 		if p < 0 {
-			// A literal behind a star has nowhere to go: nothing helps.
-			if w.kinds[i] == wildAny || star == 0 {
+			// A literal behind a star has nowhere to go, and what is before the first star lies where it lies: nothing helps.
+			if w.kinds[i] == wildAny || star == 0 || star == w.first {
 				return false
 			}
 			// The segment wildcard left of the star's literal gets no further from another place in the same segment.
