@@ -492,8 +492,9 @@ func (e *edit) load(op *Op) error {
 	if op.Match > MatchFirst {
 		return &RefusedError{What: "unknown match mode", Where: "match", Hint: "use all or first"}
 	}
-	if op.SetMatch {
+	if op.SetMatch && op.Match != e.s.match {
 		e.s.match = op.Match
+		e.note("match is %s now", op.Match)
 	}
 	rows, err := e.loadList(op)
 	if err != nil {

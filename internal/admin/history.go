@@ -220,9 +220,6 @@ func (c *Core) diffFile(caller Caller, session string, h *heldDiff) error {
 		return err
 	}
 	s := c.table.Snapshot()
-	if !f.HasMatch {
-		f.Match = s.Match() // a load leaves it
-	}
 	h.from, h.to = s.Revision(), firstOf(x.source, "-")
 	if h.d, err = s.DiffFile(f); err != nil {
 		return err

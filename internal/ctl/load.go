@@ -18,7 +18,8 @@ func loadCommand(r *run) *cobra.Command {
 		Use:   "load FILE",
 		Short: "load a table file, all of it or nothing",
 		Long: `Load puts the rows of FILE ("-" is standard input; YAML or arrow form, by content) in place of the configured rows,
-as one change. With --merge they join them.`,
+as one change, and the match mode with them: all, where FILE does not say. With --merge they join what is there, and the mode stays where FILE
+does not say another.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
 			return r.load(c.Context(), argv[0], o)
