@@ -377,6 +377,33 @@ func BenchmarkEdit(b *testing.B) {
 	}
 }
 
+// BenchmarkAttach is the edit of a receiver that attaches, and leaves again, where ten thousand others are on the address.
+func BenchmarkAttach(b *testing.B) {
+	for _, pick := range []Pick{PickAll, PickAny} {
+		b.Run(pick.String(), func(b *testing.B) {
+			table := New()
+			ops := make([]Op, 10_000)
+			for i := range ops {
+				link := fmt.Sprintf("link:%d", i)
+				ops[i] = Op{Route: NewRoute("X", link)}
+				ops[i].Route.Origin, ops[i].Route.Pick, ops[i].Columns = link, pick, ColPick
+			}
+			if _, err := table.Apply(ops...); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := table.Add("X", "link:new", WithOrigin("link:new"), WithPick(pick)); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := table.Withdraw("link:new"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		benchTable(b, 100_000)
