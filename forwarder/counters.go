@@ -26,9 +26,36 @@ type counters struct {
 	droppedGone    atomic.Uint64 // pre-settled, the hop was gone
 	droppedLate    atomic.Uint64 // pre-settled, not sent by the delivery timeout
 	droppedRefused atomic.Uint64 // pre-settled, no row or not allowed
+
+	// What the door does is in these, and in none above.
+	management           atomic.Uint64 // requests
+	managementAnswers    atomic.Uint64 // and what watchers are told
+	managementUnanswered atomic.Uint64 // where whoever asked was gone
 }
 
-func (c *counters) outcome(k wire.StateKind) {
+// cameIn counts a message that came in.
+func (c *counters) cameIn(l *inlink) {
+	if l.door {
+		c.management.Add(1)
+	} else {
+		c.received.Add(1)
+	}
+}
+
+// handed counts a copy that was handed to its hop.
+func (c *counters) handed(cp *Copy) {
+	if from := cp.in.conn; from == from.n.self {
+		c.managementAnswers.Add(1)
+	} else {
+		c.copies.Add(1)
+	}
+}
+
+// outcome counts an outcome that a sender on the link is told; l may be nil.
+func (c *counters) outcome(l *inlink, k wire.StateKind) {
+	if l != nil && l.door {
+		return
+	}
 	switch k {
 	case wire.Accepted:
 		c.accepted.Add(1)
@@ -51,6 +78,7 @@ func (n *Node) Counters() map[string]uint64 {
 		"discarded": c.discarded.Load(), "unrouted": c.unrouted.Load(), "loops": c.loops.Load(), "problems": c.problems.Load(),
 		"droppedBusy": c.droppedBusy.Load(), "droppedGone": c.droppedGone.Load(),
 		"droppedLate": c.droppedLate.Load(), "droppedRefused": c.droppedRefused.Load(),
+		"management": c.management.Load(), "managementAnswers": c.managementAnswers.Load(), "managementUnanswered": c.managementUnanswered.Load(),
 	}
 }
 

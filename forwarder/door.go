@@ -263,7 +263,7 @@ func (n *Node) send(to string, payload []byte, told func(Outcome)) bool {
 	sent := p.found && p.problem == "" && !p.discarded && n.dispatch(d, p, &b) > 0
 	if !sent {
 		d.recycle()
-		n.count.unrouted.Add(1)
+		n.count.managementUnanswered.Add(1)
 	}
 	n.self.release()
 	b.deliver(n)

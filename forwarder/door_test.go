@@ -168,3 +168,30 @@ func TestAWatchEndsWhereItIsRefused(t *testing.T) {
 		t.Errorf("after the watch ended: got %s, event %q, %d watches", id, event, core.Watches())
 	}
 }
+
+func TestManagementIsCountedApart(t *testing.T) {
+	r := start(t, forwarder.Options{}, "HAL9000 --> null")
+	a := r.asker(t)
+	a.send("1", "QUERY", "route", map[string]any{"attributeNames": []any{}})
+	a.next()
+	reply := a.replies.Address()
+	err := a.door.Send(within(t), &amqp.Message{
+		Properties:            &amqp.MessageProperties{ReplyTo: &reply, MessageID: "2"},
+		ApplicationProperties: map[string]any{"operation": "QUERY", "entityType": "route"},
+		Value:                 map[string]any{"attributeNames": []any{}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.next()
+	if err := r.sender("HAL9000").Send(within(t), message("", "x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	got := r.node.Counters()
+	want := map[string]uint64{"management": 2, "managementAnswers": 2, "received": 1, "accepted": 1, "discarded": 1, "copies": 0, "unrouted": 0}
+	for name, n := range want {
+		if got[name] != n {
+			t.Errorf("%s: got %d, want %d", name, got[name], n)
+		}
+	}
+}

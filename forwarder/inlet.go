@@ -172,7 +172,7 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 	} else {
 		l.size += (len(payload) - l.size) / 8
 	}
-	c.n.count.received.Add(1)
+	c.n.count.cameIn(l)
 	if err := wire.ScanHead(d.Payload, &d.scan); err != nil {
 		c.refuse(d, wire.CondDecodeError, err.Error())
 		return

@@ -149,13 +149,13 @@ func (ln *line) offer(cp *Copy) bool {
 		return false
 	case engine.Complete:
 		cp.state = copySent
-		ln.n.count.copies.Add(1)
+		ln.n.count.handed(cp)
 		if settled {
 			ln.over(cp, Outcome{Kind: wire.Accepted})
 		}
 	case engine.Partial:
 		cp.state = copySent
-		ln.n.count.copies.Add(1)
+		ln.n.count.handed(cp)
 	}
 	return true
 }

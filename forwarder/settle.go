@@ -132,7 +132,7 @@ func (d *delivery) finish() {
 // answer tells the sender, where it waits for that, and gives the link room for another message. The delivery is over.
 func (d *delivery) answer(o Outcome) {
 	if d.in != nil {
-		d.conn.n.count.outcome(o.Kind)
+		d.conn.n.count.outcome(d.link, o.Kind)
 		d.in.Context = nil
 		if o.State != nil {
 			d.in.Settle(o.State)

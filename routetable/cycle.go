@@ -5,6 +5,34 @@ import (
 	"strings"
 )
 
+// cycleError is a refusal of names that lead back, with the row of the edit that they lead through.
+type cycleError struct {
+	error
+	row *Route
+}
+
+func (e *cycleError) Unwrap() error { return e.error }
+
+// byOp names, in a batch, the op that wrote the row of a cycle: the last that could have.
+func (e *cycleError) byOp(ops []Op) error {
+	for i, op := range slices.Backward(ops) {
+		switch op.Verb {
+		case VerbAdd, VerbInsert, VerbReplace, VerbReplaceAll:
+			if op.Route.Pattern != e.row.Pattern || op.Verb != VerbReplaceAll && key(op.Route.Address) != e.row.c.key {
+				continue
+			}
+		case VerbLoad:
+			if origin := op.Origin; e.row.line == 0 || origin != e.row.Origin && !(origin == "" && e.row.Origin == OriginOperator) {
+				continue
+			}
+		default:
+			continue
+		}
+		return &OpError{i, op.Verb, e.error}
+	}
+	return e.error
+}
+
 // checkCycles refuses names that lead back to themselves by literal rows alone. Only rows reachable from the given ones are looked at.
 func (s *Snapshot) checkCycles(lists ...[]*Route) error {
 	const (
@@ -48,7 +76,8 @@ func (s *Snapshot) checkCycles(lists ...[]*Route) error {
 					if len(ring) > MaxDepth {
 						ring = append(ring[:MaxDepth/2], append([]string{"…"}, ring[len(ring)-MaxDepth/2:]...)...)
 					}
-					return atLine(r, &RefusedError{What: "the names lead back: " + strings.Join(ring, " --> "), Where: "address"})
+					refused := &RefusedError{What: "the names lead back: " + strings.Join(ring, " --> "), Where: "address"}
+					return &cycleError{atLine(r, refused), r}
 				case 0:
 					state[name] = open
 					path = append(path, step{name, s.namesBehind(name)})

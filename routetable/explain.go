@@ -30,8 +30,9 @@ type Explained struct {
 	Fallback bool     `json:"fallback"`
 	Optional bool     `json:"optional"`
 	Used     bool     `json:"used"`
-	Why      string   `json:"why,omitempty"`    // where it is not used: in a person's words, without credentials
-	Chosen   *bool    `json:"chosen,omitempty"` // a running router fills it
+	Why      string   `json:"why,omitempty"`     // where it is not used: in a person's words, without credentials
+	Nowhere  string   `json:"nowhere,omitempty"` // where it is used and names what leads to no hop: why, in the same words
+	Chosen   *bool    `json:"chosen,omitempty"`  // a running router fills it
 	Route    *Route   `json:"-"`
 }
 
@@ -58,6 +59,7 @@ func (s *Snapshot) Explain(addr, target string, property func(string) (string, b
 	}
 	x.Matches = s.explainRows(x.Matches, routed, used, len(groups), property)
 	s.explainUnused(x.Matches, routed, property)
+	s.explainNowhere(x.Matches, groups, property)
 	x.Near = s.near(routed)
 	x.Hops = s.hops(x.Hops, groups, property)
 	return x
@@ -118,6 +120,52 @@ func (s *Snapshot) explainUnused(rows []Explained, addr string, property func(st
 			x.Why = s.whyNot(x.Route, addr, winner, first, property)
 		}
 	}
+}
+
+// explainNowhere says of each row that is used, and whose names lead to no hop, why. A topic without a subscriber is not nowhere: what is sent to
+// it is accepted.
+func (s *Snapshot) explainNowhere(rows []Explained, groups []Group, property func(string) (string, bool)) {
+	at := map[uint64]*Explained{}
+	for i := range rows {
+		at[rows[i].Route.ID] = &rows[i]
+	}
+	for _, g := range groups {
+		for i := range g.Matches {
+			x := at[g.Matches[i].Route.ID]
+			if x == nil || x.Problem != "" || !g.Matches[i].Hop.IsName() {
+				continue
+			}
+			one := g
+			one.Matches = g.Matches[i : i+1]
+			x.Nowhere = nowhere(s.Resolve(nil, []Group{one}, nil, property))
+		}
+	}
+}
+
+// nowhere says why none of the candidates is a hop; "" where one is.
+func nowhere(candidates []Candidate) string {
+	const most = 5
+	var why []string
+	for _, c := range candidates {
+		text := ""
+		switch {
+		case c.End == EndHop || c.End == EndEmpty && strings.HasPrefix(c.Name, topicPrefix):
+			return ""
+		case c.End == EndEmpty:
+			text = "no row matches the name " + short(arrowField(c.Name))
+		case c.End == EndTooDeep:
+			text = "the name leads back or too deep: " + short(arrowField(c.Name))
+		case c.End == EndProblem:
+			text = rowText(c.Route) + ": " + short(c.Problem)
+		}
+		if len(why) == most {
+			text = "and more"
+		}
+		if len(why) <= most && !slices.Contains(why, text) {
+			why = append(why, text)
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // whyNot says why a row whose pattern fits is not used. first describes winner, the first row that counts; there may be none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"strings"
@@ -75,8 +76,11 @@ func (e *FileError) Error() string {
 }
 
 // ReadFile reads the table file of that name, as ParseFile does. One that is over a limit is refused before it is read whole. What is wrong
-// in the file is a *FileError, any other error is the system's.
+// in the file is a *FileError, any other error is the system's, or says that it is no regular file: to open a pipe may take for ever.
 func ReadFile(name string) (*File, error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
 	r, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -322,13 +326,28 @@ func (f *File) check() error {
 		return at.errorf("%s", err)
 	}
 	f.Warnings = e.warn
+	loose := f.looseRows()
 	for i := range f.Routes {
 		r := f.Routes[i]
 		r.c = f.compiled[i]
 		f.Warnings = s.warnRow(f.Warnings, &r)
+		if loose > manyLoose {
+			f.Warnings = warnLoose(f.Warnings, &r)
+		}
 	}
 	sortWarnings(f.Warnings)
 	return nil
+}
+
+// looseRows counts the rows whose pattern is looked at for every address.
+func (f *File) looseRows() int {
+	n := 0
+	for _, c := range f.compiled {
+		if !c.pattern.plain() && c.pattern.loose() {
+			n++
+		}
+	}
+	return n
 }
 
 // namesOf checks that no row of the file is there twice with other columns, and returns the rows that lead to names.

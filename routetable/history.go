@@ -38,6 +38,7 @@ type Revision struct {
 	Added    int
 	Removed  int
 	Updated  int
+	Gone     bool // there is no way back to it any more: it can neither be rolled back to nor compared
 }
 
 // history is what the table remembers of its changes: who made them, and how to undo them. It is guarded by the table's lock. Its entries
@@ -70,12 +71,15 @@ func (t *Table) History(before uint64, limit int) []Revision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []Revision
+	oldest := t.history.oldest(t.snapshot.Load())
 	for _, x := range slices.Backward(t.history.entries) {
 		if limit > 0 && len(list) == limit {
 			break
 		}
 		if !x.unlisted && (before == 0 || x.Revision.Revision < before) {
-			list = append(list, x.Revision)
+			r := x.Revision
+			r.Gone = r.Revision < oldest
+			list = append(list, r)
 		}
 	}
 	return list
@@ -155,21 +159,35 @@ func (h *history) giveUp(n int) {
 	}
 }
 
+// reached are the entries that can be undone, on the snapshot, which is the table's.
+func (h *history) reached(s *Snapshot) []*historyEntry {
+	kept := h.entries[h.undoable:]
+	if n := len(kept); n > 0 && kept[n-1].Revision.Revision != s.revision {
+		return nil
+	}
+	return kept
+}
+
+// oldest is the oldest revision that there is a way back to.
+func (h *history) oldest(s *Snapshot) uint64 {
+	if kept := h.reached(s); len(kept) > 0 {
+		return kept[0].from()
+	}
+	return s.revision
+}
+
 // since returns the entries that lead from a revision to the snapshot, which is the table's, oldest first.
 func (h *history) since(s *Snapshot, revision uint64) ([]*historyEntry, error) {
 	if revision > s.revision {
 		return nil, &RefusedError{What: fmt.Sprintf("there is no revision %d yet, the table is at %d", revision, s.revision), Where: "revision"}
 	}
-	kept := h.entries[h.undoable:]
-	if n := len(kept); n > 0 && kept[n-1].Revision.Revision != s.revision {
-		kept = nil
-	}
-	oldest := s.revision
-	if len(kept) > 0 {
-		oldest = kept[0].from()
-	}
-	if revision < oldest {
-		return nil, &RefusedError{What: fmt.Sprintf("the history reaches back to revision %d only", oldest), Where: "revision"}
+	kept := h.reached(s)
+	if oldest := h.oldest(s); revision < oldest {
+		why := fmt.Sprintf("it keeps %d changes, and %d days", historyRevisions, historyAge/(24*time.Hour))
+		if len(h.entries) > 0 && revision >= h.entries[0].from() {
+			why = fmt.Sprintf("what the changes behind %d took away was too much to keep (%d MiB in all)", revision, historyUndoBytes>>20)
+		}
+		return nil, &RefusedError{What: fmt.Sprintf("the history reaches back to revision %d only: %s", oldest, why), Where: "revision"}
 	}
 	first := len(kept)
 	for first > 0 && kept[first-1].Revision.Revision > revision {

@@ -120,7 +120,7 @@ func TestHistoryBounds(t *testing.T) {
 			t.Errorf("got %d revisions down to %d", len(list), list[len(list)-1].Revision)
 		}
 		_, err := table.Rollback(Author{}, 9)
-		refused(t, err, "the history reaches back to revision 10 only")
+		refused(t, err, "the history reaches back to revision 10 only: it keeps 10000 changes, and 30 days")
 		must(t)(table.Rollback(Author{}, 11))
 	})
 	t.Run("age", func(t *testing.T) {
@@ -157,8 +157,13 @@ func TestHistoryBounds(t *testing.T) {
 		if n := len(table.History(0, 0)); n != 4 {
 			t.Errorf("got %d revisions listed, want 4", n)
 		}
+		for _, r := range table.History(0, 0) {
+			if r.Gone != (r.Revision < 3) {
+				t.Errorf("revision %d: gone is %v", r.Revision, r.Gone)
+			}
+		}
 		_, err := table.Rollback(Author{}, 2)
-		refused(t, err, "the history reaches back to revision 3 only")
+		refused(t, err, "the history reaches back to revision 3 only: what the changes behind 2 took away was too much to keep (64 MiB in all)")
 		ok(table.Rollback(Author{}, 3))
 
 		// One change that is over the bound alone.

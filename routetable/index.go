@@ -146,6 +146,24 @@ func keysOf(dst []wildKey, f *form) []wildKey {
 	return append(dst, wildKey{kind: kindRest, hash: restKey})
 }
 
+// loose reports whether a form of the pattern can be filed under nothing that is in it, though it asks for some text: the index has it looked
+// at for every address. One that takes all, such as "*" or "%/%", does not count: nothing else could be written for it.
+func (p *pattern) loose() bool {
+	for i := range p.forms {
+		f := &p.forms[i]
+		var room [maxGrams + 4]wildKey
+		if keysOf(room[:0], f)[0].kind != kindRest {
+			continue
+		}
+		for lit := range f.literals {
+			if strings.Trim(lit, "/") != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // appendGrams appends the grams of a size that tell most, at most maxGrams of them.
 func appendGrams(dst []wildKey, f *form, kind, size int) []wildKey {
 	base, looked := len(dst), 0

@@ -12,6 +12,7 @@ func (s *Snapshot) Lint() []Warning {
 	var warnings []Warning
 	for r := range s.Routes() {
 		warnings = s.warnRow(warnings, r)
+		warnings = warnLoose(warnings, r)
 		warnings = s.warnGroup(warnings, r)
 		warnings = s.warnShadowed(warnings, r)
 		warnings = s.warnDuplicates(warnings, r)
@@ -61,6 +62,29 @@ func (s *Snapshot) warnRow(dst []Warning, r *Route) []Warning {
 	}
 	if r.Balance != LeastBusy && r.Pick != PickAny {
 		say("balance has no effect without pick any")
+	}
+	return dst
+}
+
+// manyLoose is the number of loose patterns that an edit and the reader of a file bear without a word. Each costs a lookup that the cache does
+// not answer some tens of nanoseconds.
+const manyLoose = 64
+
+// warnLoose appends that the index cannot file the row's pattern by anything in it.
+func warnLoose(dst []Warning, r *Route) []Warning {
+	if !r.c.pattern.loose() {
+		return dst
+	}
+	return append(dst, warning(r, "the pattern is looked at for every address that is not in the cache: give it a literal prefix, or a literal of 4 bytes"))
+}
+
+// warnManyLoose is warnLoose for rows that join a table, where it has many like them.
+func (s *Snapshot) warnManyLoose(dst []Warning, rows []*Route) []Warning {
+	if s.index.filed[kindRest] <= manyLoose {
+		return dst
+	}
+	for _, r := range rows {
+		dst = warnLoose(dst, r)
 	}
 	return dst
 }

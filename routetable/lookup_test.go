@@ -377,8 +377,94 @@ func BenchmarkEdit(b *testing.B) {
 	}
 }
 
+// BenchmarkAttach is the edit of a receiver that attaches, and leaves again, where ten thousand others are on the address.
+func BenchmarkAttach(b *testing.B) {
+	for _, pick := range []Pick{PickAll, PickAny} {
+		b.Run(pick.String(), func(b *testing.B) {
+			table := New()
+			ops := make([]Op, 10_000)
+			for i := range ops {
+				link := fmt.Sprintf("link:%d", i)
+				ops[i] = Op{Route: NewRoute("X", link)}
+				ops[i].Route.Origin, ops[i].Route.Pick, ops[i].Columns = link, pick, ColPick
+			}
+			if _, err := table.Apply(ops...); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := table.Add("X", "link:new", WithOrigin("link:new"), WithPick(pick)); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := table.Withdraw("link:new"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		benchTable(b, 100_000)
+	}
+}
+
+func TestManyLoosePatternsAreWarnedAbout(t *testing.T) {
+	const loose = "is looked at for every address"
+	count := func(w []Warning) int {
+		n := 0
+		for _, w := range w {
+			if strings.Contains(w.What, loose) {
+				n++
+			}
+		}
+		return n
+	}
+	rows := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "*.%c%c --> h\n", 'a'+i%26, 'a'+i/26)
+		}
+		return b.String()
+	}
+	for _, c := range []struct {
+		name, pattern string
+		want          int
+	}{
+		{"a short suffix", "*.eu", 1},
+		{"a short word", "*abc*", 1},
+		{"a short word in a glob", "glob:**abc", 1},
+		{"a suffix of four bytes", "*.eu1", 0},
+		{"a prefix", "a*", 0},
+		{"a segment", "%/x", 0},
+		{"all", "*", 0},
+		{"all of two segments", "%/%", 0},
+		{"a literal", "abc", 0},
+	} {
+		tb := tableOf(t, "")
+		if ch, err := tb.Add(c.pattern, "h"); err != nil || count(ch.Warnings) != 0 {
+			t.Errorf("%s: add to an empty table: %v, warns %v", c.name, err, ch.Warnings)
+		}
+		if got := count(tb.Snapshot().Lint()); got != c.want {
+			t.Errorf("%s: lint warns %d times, want %d", c.name, got, c.want)
+		}
+		f, err := ParseFile("", []byte(rows(64)))
+		if err != nil || count(f.Warnings) != 0 {
+			t.Fatalf("a file of 64: %v, warns %v", err, f.Warnings)
+		}
+		tb = tableOf(t, rows(64))
+		ch, err := tb.Add(c.pattern, "h")
+		if err != nil || count(ch.Warnings) != c.want {
+			t.Errorf("%s: add to 64: %v, warns %v, want %d", c.name, err, ch.Warnings, c.want)
+		}
+		ch, err = tb.Set(c.pattern, "h", WithNote("n"))
+		if err != nil || count(ch.Warnings) != 0 {
+			t.Errorf("%s: set: %v, warns %v again", c.name, err, ch.Warnings)
+		}
+	}
+	f, err := ParseFile("", []byte(rows(65)))
+	if err != nil || count(f.Warnings) != 65 {
+		t.Errorf("a file of 65: %v, warns %d times", err, count(f.Warnings))
 	}
 }

@@ -231,3 +231,14 @@ func WithOrigin(origin string) Column {
 
 // WithRevision makes the edit a compare-and-set: it is done only at that revision.
 func WithRevision(revision uint64) Column { return func(o *Op) { o.IfRevision = &revision } }
+
+// OpError says which op of a batch was refused.
+type OpError struct {
+	Op   int // from 0
+	Verb Verb
+	Err  error
+}
+
+func (e *OpError) Error() string { return fmt.Sprintf("op %d, %s: %v", e.Op+1, e.Verb, e.Err) }
+
+func (e *OpError) Unwrap() error { return e.Err }

@@ -157,12 +157,9 @@ func balanceText(r *Route) string {
 
 // groupFirst is the first row of the group that r is or would be in, other than r itself; nil for a group of its own.
 func (e *edit) groupFirst(r *Route) *Route {
-	for _, o := range e.s.rowsOf(r.Pattern) {
-		if o.Pick == r.Pick && o.Fallback == r.Fallback && o.ID != r.ID {
-			return o
-		}
-	}
-	return nil
+	return e.s.firstOf(r.Pattern, func(o record) bool {
+		return o.pick() == r.Pick && (o.flags()&recFallback != 0) == r.Fallback && o.id() != r.ID
+	})
 }
 
 func (e *edit) insert(op *Op) error {
@@ -238,7 +235,7 @@ func (e *edit) set(op *Op) error {
 }
 
 func (e *edit) replace(op *Op) error {
-	first := firstConfigured(e.s.rowsOf(op.Route.Pattern))
+	first := e.s.firstOf(op.Route.Pattern, func(rec record) bool { return Configured(rec.origin()) })
 	if first == nil {
 		return e.add(op, nil)
 	}
@@ -278,15 +275,6 @@ func (c *compiled) withAddress(o *compiled, r *Route) *compiled {
 	fresh := o.of(r)
 	fresh.when = c.when
 	return fresh
-}
-
-func firstConfigured(rows []*Route) *Route {
-	for _, r := range rows {
-		if Configured(r.Origin) {
-			return r
-		}
-	}
-	return nil
 }
 
 func (e *edit) replaceAll(op *Op) error {
@@ -492,8 +480,9 @@ func (e *edit) load(op *Op) error {
 	if op.Match > MatchFirst {
 		return &RefusedError{What: "unknown match mode", Where: "match", Hint: "use all or first"}
 	}
-	if op.SetMatch {
+	if op.SetMatch && op.Match != e.s.match {
 		e.s.match = op.Match
+		e.note("match is %s now", op.Match)
 	}
 	rows, err := e.loadList(op)
 	if err != nil {

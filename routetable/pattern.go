@@ -103,7 +103,7 @@ func compilePattern(text string) (*pattern, error) {
 		room wildRoom
 	}{}
 	p.compileWild(&p.room, text)
-	return &p.pattern, nil
+	return &p.pattern, p.room.wild.check()
 }
 
 // compileChecked is compilePattern of a pattern that it compiled before: one of a row in the table.
@@ -208,6 +208,7 @@ func (p *pattern) finish(room *wildRoom, text string, f form) {
 		*p = pattern{text: text, lits: w.lits}
 		return
 	}
+	w.bindFirst()
 	for _, lit := range w.lits {
 		w.min += len(lit)
 	}

@@ -368,7 +368,7 @@ func TestMatchingDoesNotBlowUp(t *testing.T) {
 		{"10 000 segments", strings.Repeat("%a", 10_000) + "b", long},
 		{"10 000 adjacent stars", strings.Repeat("*", 10_000) + "b", long},
 		{"10 000 mixed", strings.Repeat("*%a", 10_000) + "b", long},
-		{"segments behind a star", "*b" + strings.Repeat("%/a", 200) + "*b", strings.Repeat("/a", 32_000) + "b"},
+		{"segments behind a star", "*b" + strings.Repeat("%/a", maxRescans) + "*b", strings.Repeat("/a", 32_000) + "b"},
 		{"long literal", "*" + strings.Repeat("a", 30_000) + "*" + "c" + "%", long},
 		{"topic", "topic:" + strings.Repeat("*/", 5_000) + "**b", "topic:" + strings.Repeat("a/", 20_000)},
 		{"glob stars", "glob:" + strings.Repeat("**a", 300) + "b", long},
@@ -430,4 +430,83 @@ func ExampleQuotePattern() {
 	p, _ := QuotePattern("50%")
 	fmt.Println(p)
 	// Output: 50\%
+}
+
+// adversarial are patterns and addresses that a matcher which looks again at what it has seen takes long for.
+func adversarial() []struct{ name, pattern, address string } {
+	long := MaxTextBytes
+	fill := func(s string) string { return strings.Repeat(s, long/len(s)) }
+	return []struct{ name, pattern, address string }{
+		{"many %", strings.Repeat("%", 30_000), fill("a")},
+		{"many % between letters", strings.Repeat("%a", 30_000), fill("a")},
+		{"many % that miss", "b" + strings.Repeat("%a", 30_000) + "%b", "b" + fill("a")[:long-2] + "b"},
+		{"many *", strings.Repeat("*a", 30_000), fill("a")},
+		{"a long literal", "*" + strings.Repeat("a", long/2) + "b*", fill("a")},
+		{"a floating run", "*x" + strings.Repeat("%/", maxRescans) + "y*", fill("y/")},
+		{"a floating run with a long literal", "*x%" + strings.Repeat("/"+strings.Repeat("a", 500), maxRescans) + "*", fill("/" + strings.Repeat("a", 500))},
+		{"a run at the start", "x" + strings.Repeat("%/", 10_000) + "y*", "x" + fill("y/")[:long-1]},
+		{"a run at the start that misses", "x" + strings.Repeat("%/", 10_000) + "z%y*", "x" + fill("y/")[:long-1]},
+		{"a run at the end", "*x" + strings.Repeat("%/", 20_000), fill("y/")},
+		{"a literal with slashes", "*x%" + strings.Repeat("/c", maxRescans) + "*", fill("/c")},
+		{"topics", "topic:**x*" + strings.Repeat("/*", maxRescans) + "y**", "topic:" + fill("y/")[:long-6]},
+	}
+}
+
+func TestMatchingIsLinear(t *testing.T) {
+	for _, c := range adversarial() {
+		p, err := compilePattern(c.pattern)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		// Some milliseconds each, where a product of the lengths takes a second.
+		start := time.Now()
+		for range 10 {
+			p.match(c.address)
+		}
+		if took := time.Since(start); took > 4*time.Second {
+			t.Errorf("%s: ten matches took %v", c.name, took)
+		}
+	}
+}
+
+func TestPatternsThatCannotBeMatchedInLinearTimeAreRefused(t *testing.T) {
+	slashes := func(n int) string { return strings.Repeat("/", n) }
+	for _, c := range []struct {
+		name, pattern string
+		ok            bool
+	}{
+		{"as many as can be", "*%" + slashes(32) + "*", true},
+		{"one more", "*%" + slashes(33) + "*", false},
+		{"before the first star", strings.Repeat("%/", 1000) + "*", true},
+		{"in the first literal", slashes(1000) + "%*", true},
+		{"behind the last star", "*" + strings.Repeat("%/", 1000), true},
+		{"without a segment wildcard", "*" + slashes(1000) + "*", true},
+		{"without a star", strings.Repeat("%/", 1000), true},
+		{"each run within the limit", strings.Repeat("*"+strings.Repeat("%/", 32), 5), true},
+		{"a topic", "topic:**x" + strings.Repeat("*/", 33) + "**", false},
+		{"a topic before the first star", "topic:" + strings.Repeat("*/", 1000) + "**", true},
+	} {
+		err := ValidatePattern(c.pattern)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: got %v", c.name, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "at most 32") {
+			t.Errorf("%s: %q does not name the limit", c.name, err)
+		}
+	}
+}
+
+func BenchmarkAdversarialMatch(b *testing.B) {
+	for _, c := range adversarial() {
+		p, err := compilePattern(c.pattern)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(strings.ReplaceAll(c.name, " ", "-"), func(b *testing.B) {
+			b.SetBytes(int64(len(c.pattern) + len(c.address)))
+			for b.Loop() {
+				p.match(c.address)
+			}
+		})
+	}
 }

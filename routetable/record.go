@@ -56,6 +56,7 @@ func (b record) id() uint64      { return uint64(b.u32(8))<<32 | uint64(b.u32(4)
 func (b record) order() int      { return int(int32(b.u32(12))) }
 func (b record) pos() int64      { return int64(binary.LittleEndian.Uint64(b[16:])) }
 func (b record) keyHash() uint32 { return b.u32(24) }
+func (b record) pick() Pick      { return Pick(b[28]) }
 func (b record) flags() uint8    { return b[30] }
 
 // text is the string that the bytes are; they never change.

@@ -132,6 +132,20 @@ func (s *Snapshot) recordsOf(text string, yield func(record) bool) {
 	}
 }
 
+// recordsOfOrigin is recordsOf for the rows of one learned origin.
+func (s *Snapshot) recordsOfOrigin(origin, text string, yield func(record) bool) {
+	words := s.index.keys.get(uint32(hashText(kindOrigin, origin) >> 32))
+	if len(words) > manyRows {
+		s.recordsOf(text, yield)
+		return
+	}
+	for _, w := range words {
+		if rec := s.record(uint32(w)); rec != nil && rec.origin() == origin && rec.pattern() == text && !yield(rec) {
+			return
+		}
+	}
+}
+
 // hasPattern reports whether any row has the pattern.
 func (s *Snapshot) hasPattern(text string) bool {
 	has := false
@@ -147,12 +161,34 @@ func (s *Snapshot) rowsOf(text string) []*Route {
 	return rows
 }
 
-// find returns the row of a pattern that an op on (key, origin) means: among configured rows the key alone decides.
+// firstOf returns the row of a pattern that is first in the table, of those for which is holds; nil where there is none.
+func (s *Snapshot) firstOf(text string, is func(record) bool) *Route {
+	var first record
+	s.recordsOf(text, func(rec record) bool {
+		if first == nil || rec.order() < first.order() || rec.order() == first.order() && rec.pos() < first.pos() {
+			if is(rec) {
+				first = rec
+			}
+		}
+		return true
+	})
+	if first == nil {
+		return nil
+	}
+	return s.routeOf(first.slot())
+}
+
+// find returns the row of a pattern that an op on (key, origin) means: among configured rows the key alone decides. The rows of a learned
+// origin are mostly few, where a pattern may have thousands.
 func (s *Snapshot) find(text, key, origin string) *Route {
 	var found *Route
 	hash := keyHash32(key)
 	configured := Configured(origin)
-	s.recordsOf(text, func(rec record) bool {
+	rows := s.recordsOf
+	if Learned(origin) {
+		rows = func(text string, yield func(record) bool) { s.recordsOfOrigin(origin, text, yield) }
+	}
+	rows(text, func(rec record) bool {
 		if rec.keyHash() != hash {
 			return true
 		}

@@ -435,3 +435,24 @@ func TestEditsOfOneBatch(t *testing.T) {
 		os.RemoveAll(fmt.Sprintf("%s/%d", dir, n))
 	})
 }
+
+func TestAStateDirectoryThatIsRemovedIsNoticedAtTheNextEdit(t *testing.T) {
+	dir := t.TempDir()
+	do, table := must(t), openTable(t, dir)
+	do(table.Add("A", "h1"))
+	before := kept(table.Snapshot())
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err := table.Add("A", "h2")
+	if se := (*StateError)(nil); !errors.As(err, &se) || !strings.Contains(err.Error(), "was removed") {
+		t.Errorf("got %v", err)
+	}
+	if got := kept(table.Snapshot()); got != before {
+		t.Errorf("got\n%s\nwant\n%s", got, before)
+	}
+	do(table.Add("A", "link:1", WithOrigin("link:1")))
+	if got := table.Lookup("A"); len(got) != 1 || len(got[0].Matches) != 2 {
+		t.Errorf("a live row did not come: %v", got)
+	}
+}

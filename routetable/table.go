@@ -1,6 +1,7 @@
 package routetable
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -370,12 +371,17 @@ func (e *edit) run(ops []Op) (*Snapshot, Change, error) {
 	for i := range ops {
 		if err := e.do(&ops[i]); err != nil {
 			if len(ops) > 1 {
-				err = fmt.Errorf("op %d, %s: %w", i+1, ops[i].Verb, err)
+				err = &OpError{i, ops[i].Verb, err}
 			}
 			return nil, Change{}, err
 		}
 	}
 	s, c, err := e.finish()
+	if cycle, ok := errors.AsType[*cycleError](err); ok {
+		if err = cycle.error; len(ops) > 1 {
+			err = cycle.byOp(ops)
+		}
+	}
 	if err != nil || s == e.base {
 		return s, c, err
 	}
@@ -386,6 +392,7 @@ func (e *edit) run(ops []Op) (*Snapshot, Change, error) {
 		for _, r := range c.Updated {
 			c.Warnings = s.warnRow(c.Warnings, r)
 		}
+		c.Warnings = s.warnManyLoose(c.Warnings, c.Added)
 	}
 	s.index.refresh(s)
 	return s, c, nil

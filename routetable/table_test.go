@@ -463,6 +463,14 @@ func checkTable(t interface{ Errorf(string, ...any) }, s *Snapshot) {
 		if got := s.rowsOf(text); !slices.EqualFunc(got, rows, func(a, b *Route) bool { return a.ID == b.ID }) {
 			t.Errorf("the rows of %q are not found", text)
 		}
+		for _, r := range rows {
+			if got := s.find(text, r.c.key, r.Origin); got == nil || got.Pattern != text || got.c.key != r.c.key || got.Origin != r.Origin && !(Configured(got.Origin) && Configured(r.Origin)) {
+				t.Errorf("the row %q --> %q of %s is not found", text, r.Address, r.Origin)
+			}
+		}
+		if got := s.firstOf(text, func(record) bool { return true }); got == nil || got.ID != rows[0].ID {
+			t.Errorf("the first row of %q is not found", text)
+		}
 	}
 	total := 0
 	for _, n := range s.index.filed {

@@ -58,7 +58,8 @@ func (t *Table) Withdraw(origin string) (Change, error) {
 	return t.Apply(Op{Verb: VerbWithdraw, Origin: origin})
 }
 
-// LoadFile loads the rows of a file. LoadReplace drops every configured row but the cluster's first and takes the file's match mode;
+// LoadFile loads the rows of a file. LoadReplace drops every configured row but the cluster's first and takes the file's match mode, all
+// where it says none;
 // with WithOrigin the rows get that origin, and only its rows are dropped. LoadMerge keeps what is there; a row that exists takes the
 // file's columns.
 func (t *Table) LoadFile(f *File, mode LoadMode, cols ...Column) (Change, error) {

@@ -174,9 +174,7 @@ func (c Clear) plan(*routetable.Snapshot) ([]routetable.Op, error) {
 }
 
 func (c Load) plan(*routetable.Snapshot) ([]routetable.Op, error) {
-	return []routetable.Op{{
-		Verb: routetable.VerbLoad, Routes: c.File.Routes, Mode: c.Mode, Match: c.File.Match, SetMatch: c.File.HasMatch,
-	}}, nil
+	return []routetable.Op{c.File.Op(c.Mode)}, nil
 }
 
 func (c Apply) plan(s *routetable.Snapshot) ([]routetable.Op, error) {

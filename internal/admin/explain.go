@@ -74,6 +74,9 @@ func explanationMap(x *routetable.Explanation, masked bool) map[string]any {
 		if m.Why != "" {
 			one["why"] = m.Why
 		}
+		if m.Nowhere != "" {
+			one["nowhere"] = m.Nowhere
+		}
 		if m.Chosen != nil {
 			one["chosen"] = *m.Chosen
 		}

@@ -37,7 +37,8 @@ const (
 	defaultHistory = 100
 )
 
-// handleHistory answers a list of maps, newest first: revision, at (a timestamp), user, from, command, added, removed, updated. Where
+// handleHistory answers a list of maps, newest first: revision, at (a timestamp), user, from, command, added, removed, updated, and gone (true)
+// where there is no way back to the revision any more. Where
 // there was no room for all that was asked for, the property next is the before of the rest.
 func (c *Core) handleHistory(_ Caller, a args) (answer, error) {
 	before, _, err := a.count("before")
@@ -62,10 +63,14 @@ func (c *Core) handleHistory(_ Caller, a args) (answer, error) {
 			answered = answered.with("next", list[len(list)-1].(map[string]any)["revision"])
 			break
 		}
-		list = append(list, map[string]any{
+		one := map[string]any{
 			"revision": r.Revision, "at": wire.Timestamp(r.At.UnixMilli()), "user": r.User, "from": r.From, "command": r.Command,
 			"added": uint64(r.Added), "removed": uint64(r.Removed), "updated": uint64(r.Updated),
-		})
+		}
+		if r.Gone {
+			one["gone"] = true
+		}
+		list = append(list, one)
 	}
 	answered.body = list
 	return answered, nil
@@ -215,9 +220,6 @@ func (c *Core) diffFile(caller Caller, session string, h *heldDiff) error {
 		return err
 	}
 	s := c.table.Snapshot()
-	if !f.HasMatch {
-		f.Match = s.Match() // a load leaves it
-	}
 	h.from, h.to = s.Revision(), firstOf(x.source, "-")
 	if h.d, err = s.DiffFile(f); err != nil {
 		return err

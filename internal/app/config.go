@@ -90,6 +90,9 @@ const maxConfig = 1 << 20
 // ReadConfig reads router.yaml. Unknown keys are errors, with line and column.
 func ReadConfig(file string) (Config, error) {
 	var c Config
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return c, fmt.Errorf("%s: not a regular file", file) // to open a pipe may take for ever
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return c, err

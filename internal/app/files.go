@@ -254,6 +254,11 @@ func (t *tableFiles) apply(files []tableFile, load []candidate) error {
 		if len(load) == 1 {
 			who = files[load[0].at].path
 		}
+		if of, ok := errors.AsType[*routetable.OpError](err); ok {
+			if i := of.Op - len(gone); i >= 0 && i < passes*len(load) {
+				who, err = files[load[i%len(load)].at].path, of.Err
+			}
+		}
 		return fmt.Errorf("%s: %w", who, err)
 	}
 	t.log.Info("table files loaded", "files", names(files, load), "added", len(change.Added), "removed", len(change.Removed),

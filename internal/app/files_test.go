@@ -532,3 +532,15 @@ func TestFileEntities(t *testing.T) {
 		t.Errorf("got %+v", m)
 	}
 }
+
+func TestNamesThatLeadBackBetweenTwoFilesAreToldOfOne(t *testing.T) {
+	d := newDesk(t)
+	d.write("a.routes", "x --> h\nA --> route:B\n")
+	d.write("b.routes", "y --> h\nz --> h\nB --> route:A\n")
+	d.write("c.routes", "C --> h\n")
+	err := d.use("a.routes", "b.routes", "c.routes")
+	want := d.path("b.routes") + ": line 3, column 1: address: the names lead back: "
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}

@@ -65,11 +65,23 @@ func (r *run) readInput(name string) ([]byte, error) {
 		}
 		return b, nil
 	}
-	b, err := os.ReadFile(name)
+	err := checkRegular(name)
+	var b []byte
+	if err == nil {
+		b, err = os.ReadFile(name)
+	}
 	if err != nil {
 		return nil, usage("%v", err)
 	}
 	return b, nil
+}
+
+// checkRegular refuses a name that leads to something else than a file: a pipe would be waited for, and a write would take its place.
+func checkRegular(name string) error {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file: use - for standard input or output", name)
+	}
+	return nil
 }
 
 // opNumber is how a refused batch says which of its ops it was.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 )
@@ -103,7 +104,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 	f.StringVar(&r.tls.cert, "cert", "", "client certificate for amqps, a PEM `FILE`")
 	f.StringVar(&r.tls.key, "key", "", "key of --cert, a PEM `FILE`")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage("%v: %s --help lists the flags", err, c.CommandPath())
+		return usage("%s: %s --help lists the flags", flagText(err), c.CommandPath())
 	})
 	edits := editCommands(r.edit)
 	for _, c := range edits {
@@ -206,10 +207,57 @@ func buildVersion() versionView {
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, argv []string) error {
 		if err := check(c, argv); err != nil {
-			return usage("%s: %v: give %s", c.Name(), err, c.Use)
+			return usage("%s: %s: give %s%s", c.Name(), countText(len(argv)), c.Use, strayValue(c, argv))
 		}
 		return nil
 	}
+}
+
+func countText(n int) string {
+	switch n {
+	case 0:
+		return "got no argument"
+	case 1:
+		return "got 1 argument"
+	}
+	return fmt.Sprintf("got %d arguments", n)
+}
+
+// strayValue tells who wrote "--fallback yes" how a value of a flag that needs none is given.
+func strayValue(c *cobra.Command, argv []string) (hint string) {
+	if !slices.ContainsFunc(argv, func(a string) bool {
+		return slices.Contains([]string{"yes", "no", "true", "false", "on", "off"}, strings.ToLower(a))
+	}) {
+		return ""
+	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.NoOptDefVal == "true" {
+			hint = fmt.Sprintf(" (--%s needs no value; to take it back: --%s=false)", f.Name, f.Name)
+		}
+	})
+	return hint
+}
+
+// flagText is what the reader of the flags found wrong, in a person's words.
+func flagText(err error) string {
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err.Error()
+	}
+	want := ""
+	switch bad.GetFlag().Value.Type() {
+	case "int":
+		want = "give a number"
+	case "uint64":
+		want = "give a number from 0 on"
+	case "bool":
+		want = "give true or false"
+	case "duration":
+		want = "give a time with its unit, such as 500ms, 30s or 2m"
+	default:
+		return err.Error()
+	}
+	return fmt.Sprintf("--%s %q: %s", bad.GetFlag().Name, bad.GetValue(), want)
 }
 
 // manager opens the management of the router.

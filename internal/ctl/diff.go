@@ -193,9 +193,6 @@ func (t *local) diff(context.Context, []uint64) (difference, error) {
 
 func (t *local) diffFile(_ context.Context, name string, f *routetable.File) (difference, error) {
 	s := t.table.Snapshot()
-	if !f.HasMatch {
-		f.Match = s.Match() // a load leaves it
-	}
 	d, err := s.DiffFile(f)
 	if err != nil {
 		return difference{}, usage("%s: %v", inputName(name), err)

@@ -52,6 +52,7 @@ type loadOptions struct {
 	dryRun   bool
 	source   string            // the name of the file, for the history
 	progress func(text string) // where not nil, is told what goes on
+	say      func(text string) // where not nil, is told what a person has to know at once
 
 	mode string // of the session, where it is not by merge
 }

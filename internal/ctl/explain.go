@@ -35,8 +35,9 @@ type explainMatch struct {
 	Fallback bool     `json:"fallback"`
 	Optional bool     `json:"optional"`
 	Used     bool     `json:"used"`
-	Why      string   `json:"why,omitempty"`    // where it is not used
-	Chosen   *bool    `json:"chosen,omitempty"` // against a running router: the node would send here now
+	Why      string   `json:"why,omitempty"`     // where it is not used
+	Nowhere  string   `json:"nowhere,omitempty"` // where it is used and leads to no hop
+	Chosen   *bool    `json:"chosen,omitempty"`  // against a running router: the node would send here now
 }
 
 // question is an address with what the rows' predicates and the link add to it.
@@ -53,8 +54,8 @@ func explainCommand(r *run) *cobra.Command {
 		Use:   "explain ADDRESS",
 		Short: "show which rows match an address, and where it would go",
 		Long: `Explain shows the rows whose pattern fits ADDRESS, what they capture, what their address becomes, and which of them
-are used. Exit status 1 says that nothing matches; optional rows, and
-rows whose address becomes a problem, do not count.`,
+are used. Exit status 1 says that nothing matches; optional rows, rows whose address becomes a problem, and rows that name what
+leads nowhere do not count.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
 			q.address = argv[0]
@@ -75,7 +76,7 @@ rows whose address becomes a problem, do not count.`,
 			if err != nil {
 				return err
 			}
-			if err := r.print(x, func(p *printer) { drawExplanation(p, x) }); err != nil {
+			if err := r.print(x, func(p *printer) { drawExplanation(p, x, q) }); err != nil {
 				return err
 			}
 			if !x.routed() {
@@ -91,17 +92,28 @@ rows whose address becomes a problem, do not count.`,
 
 // routed says whether a message to the address would find a row that counts.
 func (x explanation) routed() bool {
-	return slices.ContainsFunc(x.Matches, func(m explainMatch) bool { return m.Used && !m.Optional && m.Problem == nil })
+	return slices.ContainsFunc(x.Matches, func(m explainMatch) bool { return m.Used && !m.Optional && m.Problem == nil && m.Nowhere == "" })
 }
 
-func drawExplanation(p *printer, x explanation) {
+func drawExplanation(p *printer, x explanation, q question) {
 	if len(x.Matches) == 0 {
-		p.line(fmt.Sprintf("%s: no row matches (revision %d)", strconv.Quote(x.Address), x.Revision))
+		text := strconv.Quote(x.Address) + ": no row matches"
+		if q.target != "" {
+			text += ", nor is there one for the target " + strconv.Quote(q.target)
+		}
+		p.line(fmt.Sprintf("%s (revision %d)", text, x.Revision))
 		drawNear(p, x)
 		return
 	}
 	defer drawNear(p, x)
 	defer drawUnused(p, x)
+	switch {
+	case x.Routed == "":
+	case x.Routed == q.target:
+		p.line(fmt.Sprintf("no row counts for %s: what follows is for the link's target, %s", strconv.Quote(x.Address), strconv.Quote(x.Routed)))
+	default:
+		p.line(fmt.Sprintf("no row counts for %s: what follows is for the name in it, %s", strconv.Quote(x.Address), strconv.Quote(x.Routed)))
+	}
 	p.columns("USED", "GROUP", "PICK", "PATTERN", "ADDRESS", "CAPTURES", "HOP")
 	for _, m := range x.Matches {
 		used := "no"
@@ -129,6 +141,11 @@ func drawExplanation(p *printer, x explanation) {
 			hop += " (" + m.Result + ")"
 		}
 		p.columns(used, strconv.Itoa(m.Group), pick, m.Pattern, m.Address, strings.Join(m.Captures, " "), hop)
+	}
+	for _, m := range x.Matches {
+		if m.Nowhere != "" {
+			p.line("leads nowhere: " + cell(m.Pattern) + " --> " + cell(m.Address) + ": " + cell(m.Nowhere))
+		}
 	}
 	if len(x.Hops) == 0 {
 		p.line("no hop")
@@ -183,7 +200,7 @@ func explanationOf(t *routetable.Explanation) explanation {
 	for _, m := range t.Matches {
 		one := explainMatch{
 			Pattern: m.Pattern, Address: m.Address, Captures: m.Captures, Result: m.Result, Pick: m.Pick.String(),
-			Group: m.Group, Fallback: m.Fallback, Optional: m.Optional, Used: m.Used, Why: m.Why, Chosen: m.Chosen,
+			Group: m.Group, Fallback: m.Fallback, Optional: m.Optional, Used: m.Used, Why: m.Why, Nowhere: m.Nowhere, Chosen: m.Chosen,
 		}
 		if m.Problem != "" {
 			one.Problem = &m.Problem

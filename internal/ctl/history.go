@@ -19,6 +19,7 @@ type revision struct {
 	Added    int    `json:"added"`
 	Removed  int    `json:"removed"`
 	Updated  int    `json:"updated"`
+	Gone     bool   `json:"gone,omitempty"` // there is no way back to it any more
 }
 
 // who is the user, and where from; a change of the router's own has neither.
@@ -38,7 +39,8 @@ func historyCommand(r *run) *cobra.Command {
 		Use:   "history",
 		Short: "list the changes of the table, newest first",
 		Long: `History lists the changes of configured rows, newest first: the revision that each made, when, who asked for it and from where, and how.
-The router keeps 10 000 of them, or 30 days. "diff REV" shows what changed since one of them, "rollback REV" goes back to it.`,
+The router keeps 10 000 of them, or 30 days. "diff REV" shows what changed since one of them, "rollback REV" goes back to it; those behind
+whose number there is an "x" were followed by changes too large to be kept, and are listed only.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 10_000 {
@@ -69,13 +71,22 @@ func drawHistory(p *printer, list []revision) {
 		return
 	}
 	p.columns("REVISION", "AT", "WHO", "ROWS", "COMMAND")
+	gone := false
 	for _, x := range list {
 		at := x.At
 		if t, err := time.Parse(time.RFC3339Nano, x.At); err == nil && !p.wide {
 			at = t.Format("2006-01-02 15:04:05Z")
 		}
 		rows := fmt.Sprintf("+%d -%d ~%d", x.Added, x.Removed, x.Updated)
-		p.columns(strconv.FormatUint(x.Revision, 10), at, x.who(), rows, x.Command)
+		number := strconv.FormatUint(x.Revision, 10)
+		if x.Gone {
+			number += " x"
+			gone = true
+		}
+		p.columns(number, at, x.who(), rows, x.Command)
+	}
+	if gone {
+		p.line("x: there is no way back to it any more")
 	}
 }
 
@@ -107,8 +118,9 @@ func readRevision(m map[string]any) revision {
 		}
 		return fmt.Sprint(plain(m[name]))
 	}
+	gone, _ := m["gone"].(bool)
 	return revision{
-		Revision: uint64(wholeOr(m["revision"], 0)), At: str("at"), User: str("user"), From: str("from"), Command: str("command"),
+		Gone: gone, Revision: uint64(wholeOr(m["revision"], 0)), At: str("at"), User: str("user"), From: str("from"), Command: str("command"),
 		Added: int(wholeOr(m["added"], 0)), Removed: int(wholeOr(m["removed"], 0)), Updated: int(wholeOr(m["updated"], 0)),
 	}
 }

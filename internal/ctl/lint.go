@@ -3,7 +3,6 @@ package ctl
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,8 @@ func lintCommand(r *run) *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint [FILE]",
 		Short: "point out what is allowed in a table and probably not meant",
-		Long: `Lint points out shadowed rows, rows that lead to one hop twice, $N without a group, unreachable fallbacks, name cycles and open hosts.
+		Long: `Lint points out shadowed rows, rows that lead to one hop twice, $N without a group, unreachable fallbacks, name cycles, open hosts and
+patterns that are looked at for every address.
 Exit status 1 says that there is something. With FILE, or with --file, it needs no router; else it looks at the running table.`,
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
@@ -80,11 +80,13 @@ func (t *remote) lint(ctx context.Context) ([]routetable.Warning, error) {
 // joinWarnings puts what the file's reader and the table said together, each once. The reader knows the lines.
 func joinWarnings(lists ...[]routetable.Warning) []routetable.Warning {
 	all := []routetable.Warning{}
+	said := map[routetable.Warning]bool{}
 	for _, list := range lists {
 		for _, w := range list {
-			if !slices.ContainsFunc(all, func(x routetable.Warning) bool {
-				return x.Pattern == w.Pattern && x.Address == w.Address && x.What == w.What
-			}) {
+			same := w
+			same.Line = 0
+			if !said[same] {
+				said[same] = true
 				all = append(all, w)
 			}
 		}

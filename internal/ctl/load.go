@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,8 @@ func loadCommand(r *run) *cobra.Command {
 		Use:   "load FILE",
 		Short: "load a table file, all of it or nothing",
 		Long: `Load puts the rows of FILE ("-" is standard input; YAML or arrow form, by content) in place of the configured rows,
-as one change. With --merge they join them.`,
+as one change, and the match mode with them: all, where FILE does not say. With --merge they join what is there, and the mode stays where FILE
+does not say another.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
 			return r.load(c.Context(), argv[0], o)
@@ -38,6 +40,12 @@ func (r *run) load(ctx context.Context, name string, o loadOptions) error {
 		}
 		defer func() { fmt.Fprintf(r.env.Stderr, "\r%*s\r", len("load: ")+last, "") }()
 	}
+	o.say = func(text string) {
+		if r.env.Terminal {
+			fmt.Fprintln(r.env.Stderr) // the progress stays above
+		}
+		fmt.Fprintln(r.env.Stderr, "load: "+text)
+	}
 	o.tell("reading %s", inputName(name))
 	f, err := r.readTable(name)
 	if _, ok := errors.AsType[*routetable.FileError](err); ok {
@@ -53,13 +61,23 @@ func (r *run) load(ctx context.Context, name string, o loadOptions) error {
 	defer ed.close()
 	x, err := ed.load(ctx, f, o)
 	if err != nil {
-		return err
+		return ofFile(err, inputName(name))
 	}
 	if o.progress != nil {
 		o.progress("done")
 	}
 	return r.printResult(x)
 }
+
+// ofFile names the file in an error that tells a line alone: what is wrong shows only in the table that the file joins.
+func ofFile(err error, name string) error {
+	if f, ok := errors.AsType[*fault](err); ok && atLine.MatchString(f.text) {
+		return &fault{status: f.status, text: "load: " + name + ": " + f.text, err: err}
+	}
+	return err
+}
+
+var atLine = regexp.MustCompile(`^line \d+, column \d+: `)
 
 func inputName(arg string) string {
 	if arg == "-" {

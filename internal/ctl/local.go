@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"slices"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/routetable"
@@ -111,8 +110,13 @@ func (t *local) load(_ context.Context, f *routetable.File, o loadOptions) (resu
 		t.file = t.loaded(f)
 	}
 	x, err := t.do(cmd, o.dryRun)
+	said := map[string]bool{}
+	for _, text := range x.Warnings {
+		said[text] = true
+	}
 	for _, w := range f.Warnings {
-		if text := w.String(); !slices.Contains(x.Warnings, text) {
+		if text := w.String(); !said[text] {
+			said[text] = true
 			x.Warnings = append(x.Warnings, text)
 		}
 	}
@@ -139,7 +143,7 @@ func (r *run) readTable(name string) (*routetable.File, error) {
 	var err error
 	if name == "-" {
 		f, err = routetable.ReadTable(inputName(name), r.env.Stdin)
-	} else {
+	} else if err = checkRegular(name); err == nil {
 		f, err = routetable.ReadFile(name)
 	}
 	if _, ok := errors.AsType[*routetable.FileError](err); ok || err == nil {

@@ -107,10 +107,22 @@ func (t *remote) load(ctx context.Context, f *routetable.File, o loadOptions) (r
 	}
 	o.tell("the router checks and loads %s", plural(len(f.Routes), "row"))
 	// An interrupt comes too late now: the router does it all or nothing, and says which.
-	ctx = context.WithoutCancel(ctx)
-	a, err := t.ask(ctx, "LOAD-COMMIT", map[string]any{"session": session, "dryRun": o.dryRun})
+	told := make(chan struct{})
+	unheard := context.AfterFunc(ctx, func() {
+		defer close(told)
+		if o.say != nil {
+			o.say("interrupted, but the router has the whole file and loads it or refuses it: waiting for which (a second interrupt does not wait)")
+		}
+	})
+	a, err := t.ask(context.WithoutCancel(ctx), "LOAD-COMMIT", map[string]any{"session": session, "dryRun": o.dryRun})
+	if !unheard() {
+		<-told
+	}
 	if err != nil {
 		t.abort(ctx, session)
+		if f, ok := errors.AsType[*fault](err); ok && f.status == exitUnreachable {
+			f.text += ": whether the load was done is not known: routectl history tells"
+		}
 		return result{}, err
 	}
 	x, err := readResult(a)

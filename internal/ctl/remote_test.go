@@ -224,7 +224,11 @@ func TestInterruptedLoadChangesNothingOrAll(t *testing.T) {
 			d := newDoor(t, admin.RoleAdmin)
 			ctx, interrupt := context.WithCancel(context.Background())
 			defer interrupt()
-			_, err := (&remote{caller: interruptedAt{d, c.at, interrupt}}).load(ctx, f, loadOptions{})
+			said := ""
+			_, err := (&remote{caller: interruptedAt{d, c.at, interrupt}}).load(ctx, f, loadOptions{say: func(text string) { said = text }})
+			if strings.Contains(said, "loads it or refuses it") != (c.at == "LOAD-COMMIT") {
+				t.Errorf("said %q", said)
+			}
 			if (err == nil) != (c.rows > 0) || err != nil && (statusOf(err) != exitNo || errorText(err) != "interrupted") {
 				t.Errorf("got error %v", err)
 			}
@@ -233,6 +237,31 @@ func TestInterruptedLoadChangesNothingOrAll(t *testing.T) {
 				t.Errorf("got %d rows at revision %d by %v, want %d by %s", s.Len(), s.Revision(), d.log, c.rows, c.log)
 			}
 		})
+	}
+}
+
+// lostAt is a caller whose connection ends at an operation, before the answer.
+type lostAt struct {
+	*doorCaller
+	operation string
+}
+
+func (c lostAt) call(ctx context.Context, q call) (reply, error) {
+	if q.operation == c.operation {
+		return reply{}, unreachable("h: connection lost")
+	}
+	return c.doorCaller.call(ctx, q)
+}
+
+func TestALoadWhoseAnswerIsLostSaysSo(t *testing.T) {
+	f := &routetable.File{Routes: []routetable.Route{routetable.NewRoute("A", "amqp://h")}}
+	_, err := (&remote{caller: lostAt{newDoor(t, admin.RoleAdmin), "LOAD-COMMIT"}}).load(context.Background(), f, loadOptions{})
+	if statusOf(err) != exitUnreachable || !strings.Contains(errorText(err), "whether the load was done is not known") {
+		t.Errorf("got %v", err)
+	}
+	_, err = (&remote{caller: lostAt{newDoor(t, admin.RoleAdmin), "LOAD-CHUNK"}}).load(context.Background(), f, loadOptions{})
+	if statusOf(err) != exitUnreachable || strings.Contains(errorText(err), "not known") {
+		t.Errorf("before the commit: got %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/journal"
 )
 
@@ -61,11 +62,14 @@ type stateFile struct {
 }
 
 // state looks at a directory and prints what was found.
-func (r *run) state(dir string, look func(dir string) (*journal.Report, error)) error {
+func (r *run) state(dir string, look func(dir string, v journal.Values) (*journal.Report, error)) error {
 	if r.file != "" {
 		return usage("state: --file is a table file; the state directory is an argument")
 	}
-	x, err := look(dir)
+	x, err := look(dir, journal.Values{admin.NodeValue: func(value []byte) error {
+		_, err := admin.ParseNodeID(value)
+		return err
+	}})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return usage("%s: no such directory", dir)

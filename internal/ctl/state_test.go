@@ -64,6 +64,24 @@ func TestStateCheckAndRepair(t *testing.T) {
 	if status, text := routectl("state", "check", dir); status != exitDone {
 		t.Errorf("repaired: got exit %d: %s", status, text)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "value.node"), []byte("0123456789abcdef\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := routectl("state", "check", dir); status != exitDone || !strings.Contains(text, "value.node: 17 bytes, a value\n") {
+		t.Errorf("a value: got exit %d: %s", status, text)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "value.node"), make([]byte, 17), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := routectl("state", "check", dir); status != exitNo || !strings.Contains(text, "problem: it is not a node id") {
+		t.Errorf("a bad value: got exit %d: %s", status, text)
+	}
+	if status, text := routectl("state", "repair", dir); status != exitDone || !strings.Contains(text, "done: value.node is put aside as value.node.damaged-1") || !strings.HasSuffix(text, "DIR is whole\n") {
+		t.Errorf("repair of a bad value: got exit %d: %s", status, text)
+	}
+	if status, text := routectl("state", "check", dir); status != exitDone {
+		t.Errorf("a value put aside: got exit %d: %s", status, text)
+	}
 	for _, argv := range [][]string{{"state"}, {"state", "check"}, {"state", "check", filepath.Join(dir, "nobody")}, {"state", "mend", dir}, {"state", "repair", filepath.Join(dir, "nobody")}} {
 		if status, text := routectl(argv...); status != exitUsage || strings.Count(text, "\n") != 1 {
 			t.Errorf("%v: got exit %d: %s", argv, status, text)

@@ -17,7 +17,8 @@ func statusCommand(r *run) *cobra.Command {
 		Short: "show the router: name, revision of the table, what became of messages",
 		Long: `Status prints the attributes of the router. Its counters: received, copies (handed to a hop); accepted, rejected, released, modified
 (outcomes told to senders); discarded (the route is null); unrouted (no route); loops; problems (rows that cannot be reached); and pre-settled copies that
-were dropped, by reason: droppedBusy, droppedGone, droppedLate, droppedRefused. Uptime is in seconds.`,
+were dropped, by reason: droppedBusy, droppedGone, droppedLate, droppedRefused. What $management does is in none of these: management
+(requests), managementAnswers and managementUnanswered. Uptime is in seconds.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return r.status(c.Context()) },
 	}

@@ -19,10 +19,13 @@ type Report struct {
 	Done  []string // what Repair did, in order
 }
 
+// Values says what is wrong with values that the directory keeps, by their names: only who wrote one knows. nil, and no func for a name, is nothing.
+type Values map[string]func(value []byte) error
+
 // FileReport is one file of a directory.
 type FileReport struct {
 	Name        string
-	Kind        string // "snapshot" or "journal"
+	Kind        string // "snapshot", "journal" or "value"
 	Version     uint32 // of the format; 0: not to be told
 	Bytes       int64
 	Entries     int    // of a journal, up to the first bad frame
@@ -47,6 +50,8 @@ func (r *Report) String() string {
 			fmt.Fprintf(&b, ", %d entries, generations %d to %d", f.Entries, f.First, f.Last)
 		case f.Kind == kindJournal:
 			b.WriteString(", no entries")
+		case f.Kind == kindValue:
+			b.WriteString(", a value")
 		}
 		b.WriteByte('\n')
 		if f.Problem != "" {
@@ -78,14 +83,14 @@ func (r *Report) String() string {
 
 // Check reads all files of dir and changes nothing. It needs no lock; where a router holds it, the report says so. What is damaged is in
 // the report; an error says that a file cannot be read at all.
-func Check(dir string) (*Report, error) { return check(system{}, dir) }
+func Check(dir string, v Values) (*Report, error) { return check(system{}, dir, v) }
 
-func check(d disk, dir string) (*Report, error) {
+func check(d disk, dir string, v Values) (*Report, error) {
 	var r *Report
 	var err error
 	// A router that runs may remove a file between the listing and the reading: then there is a newer snapshot.
 	for range 3 {
-		if r, err = survey(d, dir); !errors.Is(err, os.ErrNotExist) {
+		if r, err = survey(d, dir, v); !errors.Is(err, os.ErrNotExist) {
 			break
 		}
 	}
@@ -96,7 +101,7 @@ func check(d disk, dir string) (*Report, error) {
 	return r, nil
 }
 
-func survey(d disk, dir string) (*Report, error) {
+func survey(d disk, dir string, v Values) (*Report, error) {
 	names, err := d.list(dir)
 	if err != nil {
 		return nil, err
@@ -119,6 +124,15 @@ func survey(d disk, dir string) (*Report, error) {
 	}
 	if err := report.judge(d, dir); err != nil {
 		return nil, err
+	}
+	for _, name := range names {
+		if value, ok := strings.CutPrefix(name, valuePrefix); ok && checkValueName(value) == nil {
+			f, err := surveyValue(d, dir, value, v)
+			if err != nil {
+				return nil, err
+			}
+			report.Files = append(report.Files, f)
+		}
 	}
 	report.OK = !slices.ContainsFunc(report.Files, func(f FileReport) bool { return f.Problem != "" })
 	return report, nil
@@ -163,6 +177,21 @@ func at(e *DamageError) string { return fmt.Sprintf("offset %d: %s", e.Offset, e
 
 func ignoreSnapshot(io.Reader, int64) error { return nil }
 func ignoreEntry(uint64, []byte) error      { return nil }
+
+func surveyValue(d disk, dir, value string, v Values) (FileReport, error) {
+	f := FileReport{Name: valuePrefix + value, Kind: kindValue}
+	b, err := load(d, join(dir, f.Name))
+	if err != nil {
+		return f, err
+	}
+	f.Bytes = int64(len(b))
+	if is := v[value]; is != nil {
+		if err := is(b); err != nil {
+			f.Problem = err.Error()
+		}
+	}
+	return f, nil
+}
 
 func surveySnapshot(d disk, dir string, number uint64) (FileReport, error) {
 	f := FileReport{Name: fileName(kindSnapshot, number), Kind: kindSnapshot, Version: version}
@@ -211,7 +240,7 @@ func surveyJournal(d disk, dir string, number uint64, newest bool) (FileReport, 
 		f.First, f.Last = w.first, w.last
 	}
 	if rest := len(b) - w.end; rest > 0 && newest {
-		f.Note = fmt.Sprintf("offset %d: the last %d bytes are a torn end, which the next start cuts off", w.end, rest)
+		f.Note = fmt.Sprintf("offset %d: the last %d bytes are a torn end (%s), which the next start cuts off", w.end, rest, tail(b, w.end))
 	} else if rest > 0 {
 		f.Note = fmt.Sprintf("offset %d: the last %d bytes are of a commit that failed", w.end, rest)
 	}

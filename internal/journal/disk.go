@@ -17,18 +17,24 @@ type disk interface {
 	rename(from, to string) error
 	remove(name string) error
 	syncDir(dir string) error
-	lock(name string) (io.Closer, error)     // an error that is ErrInUse where another has it
+	lock(name string) (held, error)          // an error that is ErrInUse where another has it
 	holder(name string) (pid int, held bool) // of the lock; pid 0: not known
 }
 
+// held is a file that was opened.
+type held interface {
+	named(name string) bool // whether the name leads to it still: it was not removed, nor moved, nor another put in its place
+	Close() error
+}
+
 type file interface {
+	held
 	io.ReaderAt
 	io.WriterAt
 	Truncate(size int64) error
 	Datasync() error // the bytes and the size, not the times
 	Sync() error
 	Size() (int64, error)
-	Close() error
 }
 
 func join(dir, name string) string { return filepath.Join(dir, name) }
@@ -48,13 +54,32 @@ func (f systemFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
+func (f systemFile) named(name string) bool {
+	there, err := os.Stat(name)
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	here, err := f.Stat()
+	return err != nil || os.SameFile(there, here)
+}
+
 func (system) open(name string, flag int) (file, error) {
-	f, err := os.OpenFile(name, flag, 0o600)
+	f, err := openRegular(name, flag)
 	if err != nil {
 		return nil, err
 	}
 	return systemFile{f}, nil
 }
+
+// openRegular opens a regular file, and nothing else: to open a pipe could take for ever.
+func openRegular(name string, flag int) (*os.File, error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, &os.PathError{Op: "open", Path: name, Err: errNotRegular}
+	}
+	return os.OpenFile(name, flag, 0o600)
+}
+
+var errNotRegular = errors.New("not a regular file")
 
 func (system) list(dir string) ([]string, error) {
 	all, err := os.ReadDir(dir)
@@ -98,8 +123,8 @@ func (s system) mkdir(dir string) error {
 	return syncDir(parent)
 }
 
-func (system) lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+func (system) lock(name string) (held, error) {
+	f, err := openRegular(name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -111,11 +136,11 @@ func (system) lock(name string) (io.Closer, error) {
 	if f.Truncate(0) == nil {
 		_, _ = f.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
 	}
-	return f, nil
+	return systemFile{f}, nil
 }
 
 func (system) holder(name string) (pid int, held bool) {
-	f, err := os.Open(name)
+	f, err := openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return 0, false
 	}

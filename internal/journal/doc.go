@@ -35,5 +35,7 @@
 // A crash may leave a half-written end. Where the last journal has a bad frame and no entry of a later commit behind it, the end is torn: it
 // was never acknowledged, and is cut off. An entry behind the bad frame says that it is damaged instead, and nothing is changed: see
 // [DamageError]. One exception: inside one commit a missing sector (zeros) with entries behind it is torn too, since a disk does not write
-// sectors in order. A journal that has a successor must reach the base of it; what it has behind that was never acknowledged.
+// sectors in order. The other way round, a last entry that is there to its end, with no sector missing, was written whole: where its checksum is
+// wrong it is damaged, though nothing is behind it, since it may have been acknowledged. A journal that has a successor must reach the base of
+// it; what it has behind that was never acknowledged.
 package journal

@@ -26,9 +26,22 @@ type DamageError struct {
 }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("%s: offset %d: %s; to look: routectl state check %s; to mend: routectl state repair %s",
-		join(e.Dir, e.File), e.Offset, e.Problem, e.Dir, e.Dir)
+	return fmt.Sprintf("%s; to look: routectl state check %s; to mend: routectl state repair %s", e.what(), e.Dir, e.Dir)
 }
+
+// what is the error without advice.
+func (e *DamageError) what() string {
+	return fmt.Sprintf("%s: offset %d: %s", join(e.Dir, e.File), e.Offset, e.Problem)
+}
+
+// cannotMend is damage that a repair can do nothing about.
+type cannotMend struct{ *DamageError }
+
+func (e cannotMend) Error() string {
+	return "refused, nothing in the directory can stand for this: bring the file back from a copy, or start with an empty directory: " + e.what()
+}
+
+func (e cannotMend) Unwrap() error { return e.DamageError }
 
 // VersionError says that a file was written by a program with another format. The file may well be whole: use that program.
 type VersionError struct {

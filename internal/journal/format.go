@@ -15,6 +15,7 @@ const (
 
 	kindSnapshot = "snapshot"
 	kindJournal  = "journal"
+	kindValue    = "value"
 
 	temporarySuffix = ".tmp"
 
@@ -241,6 +242,39 @@ func (r remains) String() string {
 		return "no entry can be read behind it"
 	}
 	return fmt.Sprintf("behind it %d entries can be read, of generations %d to %d", r.entries, r.first, r.last)
+}
+
+// whole says whether the bad frame at offset bad was written to its end, so that it is damage and no torn end: its head is that of an entry which
+// may stand there, all of its bytes are there, and no sector of it is one that was not written. A disk writes a sector at once.
+//
+// last and group are the generation and the commit of the entry before it.
+func whole(b []byte, bad int, last uint64, group int64) bool {
+	size, ok := plausible(b, bad)
+	if !ok || le.Uint64(b[bad+8:]) <= last {
+		return false
+	}
+	if own := int64(le.Uint64(b[bad+16:])); own != group && own != int64(bad) {
+		return false // an old block of the disk
+	}
+	return !hole(b, bad, bad+size) && !zero(b[(bad+size)/sector*sector:bad+size])
+}
+
+// tail says for people what is behind the last entry, at offset bad. b ends there or goes on.
+func tail(b []byte, bad int) string {
+	rest := b[bad:]
+	switch {
+	case zero(rest):
+		return "zeros"
+	case len(rest) < frameHead:
+		return "the beginning of an entry"
+	}
+	if size, ok := plausible(b, bad); ok {
+		return fmt.Sprintf("an entry of %d bytes of which a part was not written", size)
+	}
+	if size := uint64(frameHead) + uint64(le.Uint32(rest[4:])); size > uint64(len(rest)) && size <= maxPayload && le.Uint64(rest[16:]) <= uint64(bad) {
+		return fmt.Sprintf("%d bytes of an entry of %d", len(rest), size)
+	}
+	return "bytes that are no entry"
 }
 
 // sector is what a disk writes at once, at least.

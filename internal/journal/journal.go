@@ -3,7 +3,6 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 )
@@ -21,7 +20,7 @@ type Journal struct {
 	dir  string
 	disk disk
 	log  *slog.Logger
-	lock io.Closer
+	lock held
 
 	// Owned by the goroutine that appends.
 	f         file   // nil before Recover and after Close
@@ -69,7 +68,7 @@ func open(d disk, dir string, o Options) (*Journal, error) {
 }
 
 // take takes the lock of dir.
-func take(d disk, dir string) (io.Closer, error) {
+func take(d disk, dir string) (held, error) {
 	name := join(dir, lockName)
 	lock, err := d.lock(name)
 	switch {
@@ -94,6 +93,15 @@ func (j *Journal) tidy() error {
 	}
 	for _, name := range holdingsOf(names).temporaries {
 		j.discard(name)
+	}
+	return nil
+}
+
+// gone says how the directory was taken away; nil: it was not. It is asked before anything is written, since what is written to files that have no
+// name is lost with the process. Two calls of the system: some microseconds.
+func (j *Journal) gone() error {
+	if !j.lock.named(join(j.dir, lockName)) {
+		return fmt.Errorf("%s was removed, moved or replaced while this router has it: nothing is kept until it is back, or the router was started again", j.dir)
 	}
 	return nil
 }

@@ -188,15 +188,15 @@ func TestTwoRoutersDoNotShareADirectory(t *testing.T) {
 	if _, err := journal.Open(dir, journal.Options{}); !errors.Is(err, journal.ErrInUse) || err.Error() != want {
 		t.Errorf("open: %v, want %s", err, want)
 	}
-	if _, err := journal.Repair(dir); !errors.Is(err, journal.ErrInUse) {
+	if _, err := journal.Repair(dir, nil); !errors.Is(err, journal.ErrInUse) {
 		t.Errorf("repair: %v", err)
 	}
-	report, err := journal.Check(dir)
+	report, err := journal.Check(dir, nil)
 	if err != nil || !report.OK || !report.Held || report.PID != os.Getpid() {
 		t.Errorf("check: %v\n%v", err, report)
 	}
 	j.Close()
-	if report, err := journal.Check(dir); err != nil || report.Held {
+	if report, err := journal.Check(dir, nil); err != nil || report.Held {
 		t.Errorf("check after Close: %v\n%v", err, report)
 	}
 	opened(t, dir, journal.Options{})
@@ -219,10 +219,10 @@ func TestADirectoryThatCannotBeUsed(t *testing.T) {
 			t.Errorf("a read-only directory: %v", err)
 		}
 	}
-	if _, err := journal.Check(filepath.Join(closed, "absent")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := journal.Check(filepath.Join(closed, "absent"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("check of no directory: %v", err)
 	}
-	if _, err := journal.Repair(filepath.Join(closed, "absent")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := journal.Repair(filepath.Join(closed, "absent"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("repair of no directory: %v", err)
 	}
 }
@@ -329,7 +329,7 @@ func TestADamagedDirectoryIsToldAndMended(t *testing.T) {
 		t.Fatal(err)
 	}
 	problem := "offset 64: no entry can be read, but generation 4 was committed; behind it 2 entries can be read, of generations 3 to 4"
-	report, err := journal.Check(dir)
+	report, err := journal.Check(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestADamagedDirectoryIsToldAndMended(t *testing.T) {
 	if !errors.As(err, &damage) || damage.File != "table.00000001.journal" || damage.Offset != 64 || damage.Dir != dir {
 		t.Errorf("recover: %v", err)
 	}
-	if report, err = journal.Repair(dir); err != nil {
+	if report, err = journal.Repair(dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	want = "table.00000001.journal: version 1, 64 bytes, 1 entries, generations 1 to 1\n" +
@@ -406,7 +406,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-func TestACommitAllocatesNothing(t *testing.T) {
+// TestEntriesAllocateNothing leaves a commit what it takes to ask the system whether the files are still there.
+func TestEntriesAllocateNothing(t *testing.T) {
 	j, _ := opened(t, t.TempDir(), journal.Options{})
 	payload := make([]byte, 150)
 	var generation uint64
@@ -419,7 +420,7 @@ func TestACommitAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if allocated > 0 {
+	if allocated > 10 {
 		t.Errorf("%v allocations for a commit of 100 entries", allocated)
 	}
 }

@@ -115,7 +115,7 @@ func (m *memory) syncDir(string) error {
 	return nil
 }
 
-func (m *memory) lock(string) (io.Closer, error) {
+func (m *memory) lock(string) (held, error) {
 	if err := m.call(); err != nil {
 		return nil, err
 	}
@@ -130,7 +130,8 @@ func (m *memory) holder(string) (int, bool) { return 0, m.locked }
 
 type unlock struct{ m *memory }
 
-func (u unlock) Close() error { u.m.locked = false; return nil }
+func (u unlock) Close() error      { u.m.locked = false; return nil }
+func (u unlock) named(string) bool { return true }
 
 func (f *memoryFile) ReadAt(b []byte, at int64) (int, error) {
 	if err := f.m.call(); err != nil {
@@ -188,6 +189,8 @@ func (f *memoryFile) Sync() error {
 	f.synced = slices.Clone(f.data)
 	return nil
 }
+
+func (f *memoryFile) named(name string) bool { return f.m.names[name] == f }
 
 func (f *memoryFile) Datasync() error      { return f.Sync() }
 func (f *memoryFile) Size() (int64, error) { return int64(len(f.data)), f.m.call() }

@@ -67,7 +67,7 @@ func (j *Journal) resume(r *reading) error {
 		}
 	}
 	if r.torn > 0 {
-		j.log.Warn("the torn end of a journal is cut off: it was never acknowledged", "file", name, "offset", r.end, "bytes", r.torn)
+		j.log.Warn("the torn end of a journal is cut off: it was never acknowledged", "file", name, "offset", r.end, "bytes", r.torn, "what", r.tail)
 	}
 	j.f, j.name, j.number, j.end, j.last, j.appended = f, name, r.number, r.end, r.last, r.last
 	return nil
@@ -81,6 +81,7 @@ type reading struct {
 	begin    bool           // it is to be made: it is not there, or nothing was ever written to it
 	end      int64          // of what is whole in it
 	torn     int64          // bytes behind end
+	tail     string         // what they are
 	last     uint64         // generation of the last entry
 	sizes    map[uint64]int64
 }
@@ -193,7 +194,7 @@ func (r *reading) journals(d disk, dir string, h holdings, entry func(uint64, []
 			if rest := behind(b, c.number, 0, r.last); rest.unsure || rest.entries > 0 {
 				return &DamageError{Dir: dir, File: c.name, Problem: "there is no header; " + rest.String(), kind: kindJournal, number: c.number, header: true}
 			}
-			r.torn = int64(len(b))
+			r.torn, r.tail = int64(len(b)), "a header that was not written"
 			r.sizes[c.number] = headerSize
 			continue
 		}
@@ -211,7 +212,9 @@ func (r *reading) journals(d disk, dir string, h holdings, entry func(uint64, []
 			return damage(w.end, w.problem)
 		}
 		r.last, r.end, r.torn = w.last, int64(w.end), int64(len(b)-w.end)
-		r.sizes[c.number] = r.end
+		if r.sizes[c.number] = r.end; r.torn > 0 {
+			r.tail = tail(b, w.end)
+		}
 	}
 	return nil
 }
@@ -289,6 +292,7 @@ type walk struct {
 	entry   func(uint64, []byte) error
 
 	end     int    // of what is whole
+	group   int64  // the commit of the last entry
 	entries int    // that were given
 	first   uint64 // generation of the first of them
 	problem string // what is damaged at end; "": whole, or torn there
@@ -304,8 +308,13 @@ func (w *walk) run() error {
 			w.problem = fmt.Sprintf("no entry can be read, but generation %d was committed; %v", w.limit, behind(w.b, w.number, w.end, w.last))
 			return nil
 		case !ok:
-			if rest := behind(w.b, w.number, w.end, w.last); !rest.torn(w.b, w.end) {
+			switch rest := behind(w.b, w.number, w.end, w.last); {
+			case !rest.torn(w.b, w.end):
 				w.problem = fmt.Sprintf("no entry can be read, but this is not the end: %v", rest)
+			case rest.entries == 0 && whole(w.b, w.end, w.last, w.group):
+				f := w.b[w.end:]
+				w.problem = fmt.Sprintf("the last entry, of generation %d, was written to its end (%d bytes), but its checksum is wrong: it is damaged, not torn, and may have been acknowledged",
+					le.Uint64(f[8:]), frameSize(int(le.Uint32(f[4:]))))
 			}
 			return nil
 		case f.generation <= w.last:
@@ -321,7 +330,7 @@ func (w *walk) run() error {
 		if w.entries++; w.entries == 1 {
 			w.first = f.generation
 		}
-		w.last, w.end = f.generation, f.end
+		w.last, w.end, w.group = f.generation, f.end, f.group
 	}
 	if w.bounded && w.last < w.limit {
 		w.problem = fmt.Sprintf("it ends at generation %d, but generation %d was committed", w.last, w.limit)

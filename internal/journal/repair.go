@@ -10,11 +10,11 @@ import (
 
 // Repair makes dir such that a router starts from it, with as much as can be trusted: a damaged journal ends at the damage, and journals behind it,
 // which cannot follow, are put aside. Every byte removed is kept beside it in a file NAME.damaged-N, and Report.Done says what that is. A damaged snapshot is
-// put aside where the older one is there with all journals behind it; else the repair is refused with the *DamageError, and nothing is changed. So
+// put aside where the older one is there with all journals behind it, and so is a bad value; else the repair is refused with the *DamageError, and nothing is changed. So
 // is a file of another format, and a directory in use (ErrInUse).
-func Repair(dir string) (*Report, error) { return repair(system{}, dir) }
+func Repair(dir string, v Values) (*Report, error) { return repair(system{}, dir, v) }
 
-func repair(d disk, dir string) (*Report, error) {
+func repair(d disk, dir string, v Values) (*Report, error) {
 	lock, err := take(d, dir)
 	if err != nil {
 		return nil, err
@@ -24,7 +24,10 @@ func repair(d disk, dir string) (*Report, error) {
 	if err := m.mend(); err != nil {
 		return nil, fmt.Errorf("repair %s: %w", dir, err)
 	}
-	report, err := survey(d, dir)
+	report, err := survey(d, dir, v)
+	if err == nil {
+		err = m.values(report)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("repair %s: %w", dir, err)
 	}
@@ -55,12 +58,28 @@ func (m *mender) mend() error {
 		case !errors.As(err, &damage):
 			return err
 		case damage.kind == kindSnapshot, damage.missing && damage.number == 1 && r.snapshot == 0:
-			return fmt.Errorf("refused, nothing in the directory can stand for this: bring the file back from a copy, or start with an empty directory: %w", damage)
+			return cannotMend{damage}
 		}
 		if err := m.journal(damage, r.snapshot, r.last); err != nil {
 			return err
 		}
 	}
+}
+
+// values puts aside the values that a report finds a problem with, and takes them out of it.
+func (m *mender) values(r *Report) error {
+	for _, f := range r.Files {
+		if f.Kind == kindValue && f.Problem != "" {
+			kept, err := m.putAside(f.Name)
+			if err != nil {
+				return err
+			}
+			m.say("%s is put aside as %s: %s", f.Name, kept, f.Problem)
+		}
+	}
+	r.Files = slices.DeleteFunc(r.Files, func(f FileReport) bool { return f.Kind == kindValue && f.Problem != "" })
+	r.OK = !slices.ContainsFunc(r.Files, func(f FileReport) bool { return f.Problem != "" })
+	return nil
 }
 
 // journal mends one journal. base is the generation of the snapshot, where the journal is the first behind it.

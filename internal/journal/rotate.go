@@ -27,6 +27,9 @@ func (j *Journal) Rotate() (*SnapshotWriter, error) {
 	if len(j.buf) > 0 || j.refused != nil {
 		return nil, fmt.Errorf("rotate %s: entries are not committed", j.dir)
 	}
+	if err := j.gone(); err != nil {
+		return nil, err
+	}
 	next := j.number + 1
 	f, named, err := j.begin(next, j.last)
 	if err != nil {
@@ -89,6 +92,9 @@ func (s *SnapshotWriter) Write(f func(w io.Writer) error) error {
 	defer j.writers.Done()
 	if overtaken {
 		return nil
+	}
+	if err := j.gone(); err != nil {
+		return err
 	}
 	// A file that has its name but not durably is whole and is of the same state: it may stay, whatever a crash makes of it.
 	if _, err := place(j.disk, j.dir, name, func(out file) error { return writeSnapshot(out, s.number, s.base, f) }); err != nil {

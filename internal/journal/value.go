@@ -13,13 +13,17 @@ const valuePrefix = "value."
 
 // valueFile is the file of a value; the name of a value is letters, digits and "-".
 func (j *Journal) valueFile(name string) (string, error) {
+	return valuePrefix + name, checkValueName(name)
+}
+
+func checkValueName(name string) error {
 	odd := func(c rune) bool {
 		return c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 	}
 	if name == "" || strings.ContainsFunc(name, odd) {
-		return "", fmt.Errorf("%q is no name of a value", name)
+		return fmt.Errorf("%q is no name of a value", name)
 	}
-	return valuePrefix + name, nil
+	return nil
 }
 
 // ReadValue reads what WriteValue wrote under the name; the error is os.ErrNotExist where nothing was.
@@ -41,6 +45,9 @@ func (j *Journal) WriteValue(name string, value []byte) error {
 	file, err := j.valueFile(name)
 	if err != nil {
 		return err
+	}
+	if err := j.gone(); err != nil {
+		return fmt.Errorf("write value %s: %w", name, err)
 	}
 	if _, err := place(j.disk, j.dir, file, write(bytes.NewReader(value))); err != nil {
 		return fmt.Errorf("write value %s: %w", name, err)

@@ -102,12 +102,15 @@ var (
 	outcomes    = metric{"outcomes_total", "Outcomes of messages told to senders, by outcome.", prometheus.CounterValue, []string{"outcome"}}
 	dropped     = metric{"dropped_total", "Pre-settled copies that went nowhere, by reason.", prometheus.CounterValue, []string{"reason"}}
 	plain       = map[string]metric{
-		"received":  {"messages_received_total", "Messages that came in.", prometheus.CounterValue, nil},
-		"copies":    {"copies_total", "Copies handed to a hop.", prometheus.CounterValue, nil},
-		"discarded": {"messages_discarded_total", "Messages whose route is null.", prometheus.CounterValue, nil},
-		"unrouted":  {"messages_unrouted_total", "Messages without a route.", prometheus.CounterValue, nil},
-		"loops":     {"messages_looped_total", "Messages that had been here before.", prometheus.CounterValue, nil},
-		"problems":  {"row_problems_total", "Rows found for a message whose address cannot be reached.", prometheus.CounterValue, nil},
+		"received":             {"messages_received_total", "Messages that came in.", prometheus.CounterValue, nil},
+		"copies":               {"copies_total", "Copies handed to a hop.", prometheus.CounterValue, nil},
+		"discarded":            {"messages_discarded_total", "Messages whose route is null.", prometheus.CounterValue, nil},
+		"unrouted":             {"messages_unrouted_total", "Messages without a route.", prometheus.CounterValue, nil},
+		"loops":                {"messages_looped_total", "Messages that had been here before.", prometheus.CounterValue, nil},
+		"management":           {"management_requests_total", "Requests to $management, which are in no other counter.", prometheus.CounterValue, nil},
+		"managementAnswers":    {"management_answers_total", "Answers to them, and what watchers were told.", prometheus.CounterValue, nil},
+		"managementUnanswered": {"management_unanswered_total", "Answers whose receiver was gone.", prometheus.CounterValue, nil},
+		"problems":             {"row_problems_total", "Rows found for a message whose address cannot be reached.", prometheus.CounterValue, nil},
 	}
 )
 

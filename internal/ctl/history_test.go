@@ -1,0 +1,46 @@
+package ctl
+
+import (
+	"bytes"
+	"context"
+	"testing"
+)
+
+// past is an editor with a history.
+type past struct {
+	editor
+	list []revision
+}
+
+func (p past) history(context.Context, int) ([]revision, error) { return p.list, nil }
+func (past) close()                                             {}
+
+func TestHistoryMarksRevisionsThatThereIsNoWayBackTo(t *testing.T) {
+	list := []revision{
+		{Revision: 3, At: "2026-11-30T12:00:00Z", User: "alice", Command: "clear", Removed: 1},
+		{Revision: 2, At: "2026-11-30T11:00:00Z", User: "alice", Command: "load t", Added: 1, Gone: true},
+	}
+	for _, c := range []struct {
+		name string
+		list []revision
+		want string
+	}{
+		{"one is gone", list, "" +
+			"REVISION  AT                    WHO    ROWS      COMMAND\n" +
+			"3         2026-11-30 12:00:00Z  alice  +0 -1 ~0  clear\n" +
+			"2 x       2026-11-30 11:00:00Z  alice  +1 -0 ~0  load t\n" +
+			"x: there is no way back to it any more\n"},
+		{"none is", list[:1], "" +
+			"REVISION  AT                    WHO    ROWS      COMMAND\n" +
+			"3         2026-11-30 12:00:00Z  alice  +0 -1 ~0  clear\n"},
+	} {
+		var out bytes.Buffer
+		r := &run{
+			open: func(context.Context) (editor, error) { return past{list: c.list}, nil },
+			env:  Env{Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }},
+		}
+		if status := r.run(context.Background(), []string{"history"}); status != exitDone || out.String() != c.want {
+			t.Errorf("%s: exit %d, got\n%s\nwant\n%s", c.name, status, &out, c.want)
+		}
+	}
+}
