@@ -65,8 +65,8 @@ func (d *idSource) next() uint64 {
 func newEdit(t *Table, base *Snapshot) *edit {
 	s := *base
 	e := &edit{t: t, base: base, s: &s, nextPos: t.nextPos, ids: t.ids}
-	if t.open != nil && t.open.snapshot == base {
-		e.owner, e.shared = t.open.owner, true
+	if t.batch.snapshot == base {
+		e.owner, e.shared = t.batch.owner, true
 		return e
 	}
 	t.owner++
