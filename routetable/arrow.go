@@ -42,12 +42,25 @@ func arrowPattern(s string) string {
 }
 
 func needsQuotes(s string) bool {
-	if s == "" || strings.Contains(s, arrow) || !utf8.ValidString(s) {
+	if s == "" || strings.Contains(s, arrow) {
 		return true
 	}
-	return strings.ContainsFunc(s, func(c rune) bool {
-		return c == ' ' || c == ';' || c == '#' || c == '"' || c == '\'' || c == '`' || c == '\\' || !unicode.IsPrint(c) || c == 0xfeff
-	})
+	ascii := true
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c <= ' ', c == ';', c == '#', c == '"', c == '\'', c == '`', c == '\\', c == 0x7f:
+			return true
+		case c > 0x7f:
+			ascii = false
+		}
+	}
+	if ascii {
+		return false
+	}
+	if !utf8.ValidString(s) {
+		return true
+	}
+	return strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) || c == 0xfeff })
 }
 
 // arrowLine reads one line.

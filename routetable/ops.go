@@ -55,9 +55,15 @@ func (e *edit) do(op *Op) error {
 
 // rowOf makes the row that an op asks for, with the columns that it names.
 func rowOf(op *Op) (*Route, ColumnSet) {
+	r := new(Route)
+	return r, r.fill(op)
+}
+
+// fill is rowOf into r, which is empty.
+func (r *Route) fill(op *Op) ColumnSet {
 	named := namedColumns(op)
-	r := NewRoute(op.Route.Pattern, op.Route.Address)
-	copyColumns(&r, &op.Route, named)
+	r.Pattern, r.Address, r.Retry = op.Route.Pattern, op.Route.Address, -1
+	copyColumns(r, &op.Route, named)
 	if r.Retry < 0 {
 		r.Retry = -1
 	}
@@ -66,7 +72,7 @@ func rowOf(op *Op) (*Route, ColumnSet) {
 		r.Origin = OriginOperator
 	}
 	r.line, r.column = op.Route.line, op.Route.column
-	return &r, named
+	return named
 }
 
 // key returns the address in the form that rows are told apart by, whether or not it is a good one.
@@ -88,7 +94,12 @@ func key(address string) string {
 
 // add appends a row, or puts it beside place where that says how.
 func (e *edit) add(op *Op, place func(*Route)) error {
-	r, named := rowOf(op)
+	w := &struct {
+		Route
+		c compiled
+	}{}
+	r := &w.Route
+	named := r.fill(op)
 	if err := checkOrigin(r.Origin); err != nil {
 		return err
 	}
@@ -96,10 +107,10 @@ func (e *edit) add(op *Op, place func(*Route)) error {
 	if err != nil {
 		return err
 	}
-	if err := e.compile(r, p); err != nil {
+	if err := e.compileInto(&w.c, r, p); err != nil {
 		return err
 	}
-	if old := e.s.find(r.Pattern, r.c.key, r.Origin); old != nil {
+	if old := e.s.findCompiled(r, r.Origin); old != nil {
 		if c := sameColumns(old, r, named); c != "" {
 			return &ConflictError{
 				What:     fmt.Sprintf("%s --> %s is there with another %s", arrowField(old.Pattern), arrowField(MaskUserinfo(old.Address)), c),
@@ -253,7 +264,7 @@ func (e *edit) replace(op *Op) error {
 	if err := e.compile(r, first.c.pattern); err != nil {
 		return err
 	}
-	if equal := e.s.find(r.Pattern, r.c.key, first.Origin); equal != nil && equal.ID != first.ID {
+	if equal := e.s.findCompiled(r, first.Origin); equal != nil && equal.ID != first.ID {
 		e.drop(equal)
 		e.note("the equal row further on is removed")
 	}
@@ -512,7 +523,7 @@ func (e *edit) load(op *Op) error {
 		return e.loadReplace(rows, origin)
 	}
 	for _, r := range rows {
-		if old := e.s.find(r.Pattern, r.c.key, origin); old != nil {
+		if old := e.s.findCompiled(r, origin); old != nil {
 			if sameColumns(old, r, ^ColumnSet(0)) != "" {
 				r.Address, r.Origin, r.pos = old.Address, old.Origin, old.pos
 				e.change(old, r)
@@ -617,7 +628,7 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 	last := int64(math.MinInt64)
 	keep := map[uint32]bool{}
 	for i, r := range rows {
-		o := e.s.find(r.Pattern, r.c.key, origin)
+		o := e.s.findCompiled(r, origin)
 		if o == nil {
 			continue
 		}

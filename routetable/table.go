@@ -19,6 +19,8 @@ type Table struct {
 	turn    sync.Mutex // held while edits are done and committed; guards what follows
 	head    *Snapshot  // the newest, maybe not yet to be seen
 	batch   batch      // what was done and is not to be seen yet
+	idle    *edit      // room of the last edit, or nil
+	scratch *Snapshot  // one that nobody has, or nil
 	line    []*Request // is worked off
 	rest    []*Request // of line, while the turn is handed over
 	spare   []*Request // room for the next line
@@ -96,17 +98,17 @@ func (t *Table) LookupInto(dst []Group, addr string, property func(string) (stri
 // which op failed where there are several. A change that does nothing moves no counter and tells no watcher.
 //
 // With a state directory it returns when the change is on disk, and a *StateError where it cannot be.
-func (t *Table) Apply(ops ...Op) (Change, error) { return t.ApplyAs(Author{}, ops...) }
+func (t *Table) Apply(ops ...Op) (Change, error) { return t.request(&Author{}, ops, nil) }
 
 // ApplyAs is Apply with an author for the history.
 func (t *Table) ApplyAs(a Author, ops ...Op) (Change, error) {
-	return t.request(Request{Author: a, ops: ops})
+	return t.request(&a, ops, nil)
 }
 
 // Plan is ApplyAs with ops that are made of the table as it is: no other edit comes between plan and its ops. plan may not edit the table,
 // and may be called again where the edit has to be done again. It may run on the goroutine of another writer. No ops change nothing.
 func (t *Table) Plan(a Author, plan func(*Snapshot) ([]Op, error)) (Change, error) {
-	return t.request(Request{Author: a, Plan: plan})
+	return t.request(&a, nil, plan)
 }
 
 // resume makes the table that of a snapshot: one read from disk, or an older one where newer ones were given up.

@@ -52,13 +52,13 @@ type frame struct {
 
 // Bounds of a batch, and of the room that is kept for the next.
 const (
-	maxBatchBytes = 16 << 20
+	maxBatchBytes = 4 << 20
 	keepRoom      = 1 << 14 // requests
 )
 
 // clear makes room for the next batch.
 func (b *batch) clear() {
-	if cap(b.changes) > keepRoom || cap(b.waits) > keepRoom || cap(b.ready) > keepRoom || cap(b.payloads) > maxBatchBytes {
+	if cap(b.changes) > keepRoom || cap(b.waits) > keepRoom || cap(b.ready) > keepRoom || cap(b.payloads) > 2*maxBatchBytes {
 		*b = batch{}
 		return
 	}
@@ -98,10 +98,11 @@ func (t *Table) caller() *caller {
 }
 
 // request is PlanAll of one.
-func (t *Table) request(x Request) (Change, error) {
+func (t *Table) request(a *Author, ops []Op, plan func(*Snapshot) ([]Op, error)) (Change, error) {
 	c := t.caller()
-	c.one, c.left = x, 1
-	c.one.caller, c.list[0] = c, &c.one
+	c.left = 1
+	c.one.Author, c.one.ops, c.one.Plan, c.one.caller = *a, ops, plan, c
+	c.list[0] = &c.one
 	t.ask(c, c.list[:])
 	change, err, panicked := c.one.Change, c.one.Err, c.one.panicked
 	c.one = Request{}
@@ -231,12 +232,14 @@ func (t *Table) do(x *Request) (done bool) {
 		} else {
 			b.ready = append(b.ready, x)
 		}
+		e.forget()
 		return true
 	}
 	e.commit()
 	e.tidy() // behind commit, which counts what the edit dropped as dead
 	t.head = s
 	t.file(x, e, s, newEntry(x.Author, ops, e, &x.Change))
+	e.forget()
 	return true
 }
 
