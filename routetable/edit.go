@@ -236,7 +236,6 @@ func (e *edit) put(r *Route) {
 		e.makePlace(r)
 	}
 	r.ID = e.ids.next()
-	r.c.match.Route = r
 	e.fresh = append(e.fresh, len(e.touched))
 	e.touched = append(e.touched, touch{id: r.ID, now: r})
 	e.insertRow(r)
@@ -264,8 +263,10 @@ func (e *edit) write(r *Route) {
 }
 
 // slot is the place of the row's ref, for writing.
-func (e *edit) slot(r *Route) *uint64 {
-	slot := int(uint32(r.ID))
+func (e *edit) slot(r *Route) *uint64 { return e.slotPlace(uint32(r.ID)) }
+
+func (e *edit) slotPlace(at uint32) *uint64 {
+	slot := int(at)
 	for e.s.slots.n < slot {
 		e.s.slots.edit(e.s.slots.n, e.owner)
 	}
@@ -306,7 +307,6 @@ func (e *edit) change(old, r *Route) {
 // restore puts back a row that was dropped, as r, whose id is set.
 func (e *edit) restore(r *Route) {
 	e.makePlace(r)
-	r.c.match.Route = r
 	e.touch(r.ID, nil).now = r
 	e.insertRow(r)
 }

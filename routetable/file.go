@@ -33,6 +33,7 @@ type File struct {
 
 	compiled []*compiled // of Routes, as they were read
 	later    bool        // rows are compiled when all are read
+	once     bool        // none of Routes is there twice, as they were read
 
 	live     []Route // rows of live connections, written as comments
 	comments comments
@@ -334,12 +335,14 @@ func (f *File) check() error {
 // namesOf checks that no row of the file is there twice with other columns, and returns the rows that lead to names.
 func (e *edit) namesOf(f *File) (names []Route, compiled []*compiled, err error) {
 	seen := newSeen(len(f.Routes))
+	f.once = true
 	for i := range f.Routes {
 		r := &f.Routes[i]
 		if o := seen.put(f.Routes, f.compiled, i); o >= 0 {
 			if err := e.twice(&f.Routes[o], r); err != nil {
 				return nil, nil, err
 			}
+			f.once = false
 			continue
 		}
 		if h := f.compiled[i].match.Hop; h != nil && h.IsName() {

@@ -304,7 +304,11 @@ func (x *index) add(r *Route, o owner) {
 
 func (x *index) addForm(f *form, slot uint32, o owner) {
 	var room [maxGrams + 4]wildKey
-	keys := keysOf(room[:0], f)
+	x.mark(f, x.fileForm(keysOf(room[:0], f), slot, o))
+}
+
+// fileForm files a form under the one of its keys that has the fewest rows, which it returns.
+func (x *index) fileForm(keys []wildKey, slot uint32, o owner) wildKey {
 	best, least := keys[0], -1
 	for _, k := range keys {
 		if k.kind == kindRest && least >= 0 {
@@ -321,21 +325,28 @@ func (x *index) addForm(f *form, slot uint32, o owner) {
 	if x.keys.add(uint32(best.hash>>32), slot, o) {
 		x.filed[best.kind]++
 	}
-	x.mark(f, best)
+	return best
 }
 
 // mark sets the filter's bits of a form that is filed under k.
 func (x *index) mark(f *form, k wildKey) {
+	var path pathBuilder
+	if k.kind == kindPath || k.kind == kindDeep {
+		path.build(f)
+	}
+	x.markPath(k, path.steps[:min(path.levels, maxLevels)], int32(path.levels))
+}
+
+// markPath is mark of a form whose path has the steps.
+func (x *index) markPath(k wildKey, steps []uint64, levels int32) {
 	if x.filter == nil {
 		x.filter = newFilter(0)
 	}
 	if k.kind == kindPath || k.kind == kindDeep {
-		var path pathBuilder
-		path.build(f)
-		for _, h := range path.steps[:min(path.levels, maxLevels)] {
+		for _, h := range steps {
 			x.filter.add(h)
 		}
-		x.levels = max(x.levels, int32(path.levels))
+		x.levels = max(x.levels, levels)
 	}
 	if k.kind != kindRest {
 		x.filter.add(k.hash)

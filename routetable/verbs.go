@@ -68,7 +68,7 @@ func (t *Table) LoadFile(f *File, mode LoadMode, cols ...Column) (Change, error)
 
 // Op returns the op that loads the file.
 func (f *File) Op(mode LoadMode) Op {
-	return Op{Verb: VerbLoad, Routes: f.Routes, compiled: f.compiled, Mode: mode, Match: f.Match, SetMatch: f.HasMatch || mode == LoadReplace}
+	return Op{Verb: VerbLoad, Routes: f.Routes, compiled: f.compiled, once: f.once, Mode: mode, Match: f.Match, SetMatch: f.HasMatch || mode == LoadReplace}
 }
 
 // SetMatch sets the match mode of plain names.
