@@ -564,7 +564,7 @@ func (e *edit) loadList(op *Op) ([]*Route, error) {
 	}
 	seen, n := newSeen(len(rows)), 0
 	for i, r := range rows {
-		if o := seen.put(op.Routes, list, i); o >= 0 {
+		if o := seen.put(op.Routes, list, i, rowHash(r.Pattern, r.c.key)); o >= 0 {
 			if err := e.twice(&op.Routes[o], r); err != nil {
 				return nil, err
 			}
@@ -611,10 +611,14 @@ func newSeen(n int) seen {
 	return make(seen, size)
 }
 
+// rowHash is the hash that tells rows of a list apart.
+func rowHash(pattern, key string) uint64 {
+	return mix(hashAddress(pattern)^mix(hashAddress(key), saltWild), saltDeep)
+}
+
 // put notes row i, and returns the place of the row that is the same one, or -1.
-func (s seen) put(rows []Route, compiled []*compiled, i int) int {
+func (s seen) put(rows []Route, compiled []*compiled, i int, hash uint64) int {
 	r, key := &rows[i], compiled[i].key
-	hash := mix(hashAddress(r.Pattern)^mix(hashAddress(key), saltWild), saltDeep)
 	for ; ; hash++ {
 		at := &s[hash&uint64(len(s)-1)]
 		if *at == 0 {

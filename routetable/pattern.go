@@ -104,6 +104,11 @@ func compileChecked(text string) (*pattern, error) {
 	return compilePattern(text)
 }
 
+// isMessengerLiteral reports whether compilePattern makes of the text a plain pattern of the dialect without a prefix.
+func isMessengerLiteral(text string) bool {
+	return len(text) <= MaxTextBytes && !strings.HasPrefix(text, globPrefix) && !strings.HasPrefix(text, topicPrefix) && !strings.ContainsAny(text, `*%\`)
+}
+
 func compileMessenger(text string) *pattern {
 	if !strings.ContainsAny(text, `*%\`) {
 		return plainPattern(text)
