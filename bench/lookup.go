@@ -24,7 +24,9 @@ func measureHot(s settings) []line {
 		dst = t.LookupInto(dst[:0], addr, nil)
 		return len(dst)
 	}}
-	w.step() // fills the cache
+	for range 16 {
+		w.step() // fills the cache, which grows with what is asked of it
+	}
 	// Allocations first: nothing else runs yet.
 	perLookup := w.allocsPerLookup()
 	rows := edited(t, m, 4096)
@@ -159,6 +161,9 @@ func measureUniform(s settings) []line {
 			return len(dst)
 		}}
 		plain := &walk{addrs: addrs, lookup: func(addr string) int { return keys[addr] }}
+		for range min(len(addrs)/chunk, 64) {
+			own.step() // rows are made at first use, and kept as long as there is room
+		}
 		perLookup := own.allocsPerLookup()
 		values := interleave(s.count,
 			func() float64 { return own.nsPerLookup(s.turn) },

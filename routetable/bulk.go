@@ -20,9 +20,8 @@ type bunch struct {
 	records []byte
 	order   []orderKey
 	hashes  []uint32
-	forms   []formKeys
+	forms   []int // where the keys of each end
 	keys    []wildKey
-	steps   []uint64
 	whens   int
 	err     error
 	done    chan struct{}
@@ -34,15 +33,9 @@ type bunchRow struct {
 	record, hashes, forms int
 }
 
-// formKeys is what a form can be filed under, and the nodes of its path.
-type formKeys struct {
-	keys, steps int // ends
-	levels      int32
-}
-
 func (b *bunch) clear() {
 	b.rows, b.records, b.order, b.hashes = b.rows[:0], b.records[:0], b.order[:0], b.hashes[:0]
-	b.forms, b.keys, b.steps, b.whens, b.err = b.forms[:0], b.keys[:0], b.steps[:0], 0, nil
+	b.forms, b.keys, b.whens, b.err = b.forms[:0], b.keys[:0], 0, nil
 }
 
 // addRow notes a row that is compiled.
@@ -67,12 +60,8 @@ func (b *bunch) file(r *Route, p *pattern) {
 		b.hashes = append(b.hashes, uint32(h>>32))
 	}
 	for i := range p.forms {
-		f := &p.forms[i]
-		b.keys = keysOf(b.keys, f)
-		var path pathBuilder
-		path.build(f)
-		b.steps = append(b.steps, path.steps[:min(path.levels, maxLevels)]...)
-		b.forms = append(b.forms, formKeys{len(b.keys), len(b.steps), int32(path.levels)})
+		b.keys = keysOf(b.keys, &p.forms[i])
+		b.forms = append(b.forms, len(b.keys))
 	}
 	b.rows = append(b.rows, bunchRow{uint32(r.ID), len(b.records), len(b.hashes), len(b.forms)})
 }
@@ -118,7 +107,7 @@ func inBunches(next func(*bunch) bool, work func(*bunch), put func(*bunch) error
 
 // putBunch puts the rows of a bunch, which are new, but for their places in the order of the table.
 func (e *edit) putBunch(b *bunch) error {
-	var record, hash, form, key, step int
+	var record, hash, form, key int
 	x := &e.s.index
 	for i := range b.rows {
 		r := &b.rows[i]
@@ -133,10 +122,8 @@ func (e *edit) putBunch(b *bunch) error {
 			x.keys.add(b.hashes[hash], r.slot, e.owner)
 		}
 		for ; form < r.forms; form++ {
-			f := &b.forms[form]
-			k := x.fileForm(b.keys[key:f.keys], r.slot, e.owner)
-			x.markPath(k, b.steps[step:f.steps], f.levels)
-			key, step = f.keys, f.steps
+			x.mark(x.fileForm(b.keys[key:b.forms[form]], r.slot, e.owner))
+			key = b.forms[form]
 		}
 	}
 	e.s.whens += b.whens

@@ -3,7 +3,9 @@ package routetable
 import (
 	"hash/maphash"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
+	"unsafe"
 )
 
 // caches are what lookups keep between them, shared by all snapshots of a table. They only save work: an entry is used where it is known
@@ -15,7 +17,38 @@ type caches struct {
 
 // rowCache is rows made of their records, at the place that their slot gives: a table that fits has a place for each. What is in a place
 // is told by the key of the record, which never changes.
-type rowCache struct{ rows []atomic.Pointer[Route] }
+type rowCache struct {
+	tags []atomic.Uint32 // of the keys of the rows, so that a row that is not there costs one look at a small array
+	rows []atomic.Pointer[Route]
+}
+
+func newRowCache(n int) *rowCache {
+	return &rowCache{make([]atomic.Uint32, n), make([]atomic.Pointer[Route], n)}
+}
+
+// tagOf is what a place tells of the row in it.
+func tagOf(key uint64) uint32 { return uint32(key*0x9e3779b97f4a7c15>>32) | 1 }
+
+func (c *rowCache) get(slot uint32, key uint64) *Route {
+	i := int(slot) & (len(c.rows) - 1)
+	if c.tags[i].Load() != tagOf(key) {
+		return nil
+	}
+	if r := c.rows[i].Load(); r != nil && r.key == key {
+		return r
+	}
+	return nil
+}
+
+// put keeps the row, unless others are there and it is not its turn: of rows that are looked up once, most would only push others out.
+func (c *rowCache) put(slot uint32, r *Route) {
+	i := int(slot) & (len(c.rows) - 1)
+	if len(c.rows) == maxRowCache && c.tags[i].Load() != 0 && rand.Uint32()%4 != 0 {
+		return
+	}
+	c.rows[i].Store(r)
+	c.tags[i].Store(tagOf(r.key))
+}
 
 // Bounds of the caches, in entries.
 const (
@@ -27,7 +60,7 @@ const (
 
 func newCaches() *caches {
 	c := &caches{}
-	c.rows.Store(&rowCache{make([]atomic.Pointer[Route], minRowCache)})
+	c.rows.Store(newRowCache(minRowCache))
 	c.matches.Store(newMatchCache(minMatchCache))
 	return c
 }
@@ -40,110 +73,144 @@ func (c *caches) fit(n int) {
 		want *= 2
 	}
 	if want != have {
-		c.rows.Store(&rowCache{make([]atomic.Pointer[Route], want)})
+		c.rows.Store(newRowCache(want))
 	}
 }
 
-// route returns the row of a slot that has one. It is shared.
-func (s *Snapshot) route(slot uint32) *Route {
-	ref := *s.slots.at(int(slot))
+// routeOf returns the row of a slot that has one. It is shared.
+func (s *Snapshot) routeOf(slot uint32) *Route { return s.route(slot, *s.slots.at(int(slot))) }
+
+// route returns the row of a slot's ref. It is shared.
+func (s *Snapshot) route(slot uint32, ref uint64) *Route {
 	if r := s.kept(slot, ref); r != nil {
 		return r
 	}
 	r := s.decode(recordAt(s.chunks, ref), recordKey(s.chunks, ref))
-	rows := s.caches.rows.Load().rows
-	rows[int(slot)&(len(rows)-1)].Store(r)
+	s.caches.rows.Load().put(slot, r)
 	return r
 }
 
 // kept returns the row of a slot's ref if it is in the cache.
 func (s *Snapshot) kept(slot uint32, ref uint64) *Route {
-	rows := s.caches.rows.Load().rows
-	if r := rows[int(slot)&(len(rows)-1)].Load(); r != nil && r.key == recordKey(s.chunks, ref) {
-		return r
-	}
-	return nil
+	return s.caches.rows.Load().get(slot, recordKey(s.chunks, ref))
 }
 
 // wholeRow is a row with all that belongs to it, in one piece.
 type wholeRow struct {
 	Route
+	group   Group
 	c       compiled
-	matches [1]Match
 	pattern pattern
 	lit     [1]string
 	texts   [160]byte // of a usual record
 }
 
+// wildRow is a row whose pattern has wildcards.
+type wildRow struct {
+	wholeRow
+	room wildRoom
+}
+
+// globRow is a row whose pattern is a glob.
+type globRow struct {
+	wholeRow
+	room globRoom
+}
+
 // decode makes the row of a record. The row has its own copy of the texts, so that it does not keep a chunk alive.
 func (s *Snapshot) decode(rec record, key uint64) *Route {
-	w := &wholeRow{}
-	r := &w.Route
-	rec = append(record(w.texts[:0]), rec...)
-	ok := rec.row(r)
-	if rec.flags()&recWild == 0 {
-		w.lit[0] = r.Pattern
-		w.pattern = pattern{text: r.Pattern, lits: w.lit[:], isPlain: true}
-	} else if p, err := compileChecked(r.Pattern); err == nil {
-		w.pattern = *p
-	} else {
-		ok, w.pattern = false, pattern{text: r.Pattern}
+	switch {
+	case rec.flags()&recWild == 0:
+		w := &wholeRow{}
+		ok := w.read(rec)
+		w.lit[0] = w.Pattern
+		w.pattern = pattern{text: w.Pattern, lits: w.lit[:], isPlain: true}
+		return w.finish(key, ok)
+	case strings.HasPrefix(rec.pattern(), globPrefix):
+		w := &globRow{}
+		ok := w.read(rec) && w.pattern.compileGlob(&w.room, w.Pattern) == nil
+		return w.finish(key, ok)
 	}
-	if err := w.c.compile(r, &w.pattern); err != nil || !ok {
+	w := &wildRow{}
+	ok := w.read(rec)
+	w.pattern.compileWild(&w.room, w.Pattern)
+	return w.finish(key, ok)
+}
+
+// read fills the columns of the row from a copy of the record.
+func (w *wholeRow) read(rec record) (ok bool) {
+	return append(record(w.texts[:0]), rec...).row(&w.Route)
+}
+
+// finish compiles what is left, and returns the row. The pattern is there; ok tells whether all was well until now.
+func (w *wholeRow) finish(key uint64, ok bool) *Route {
+	r, c := &w.Route, &w.c
+	if !ok {
+		w.pattern.text = r.Pattern
+	}
+	if err := c.compile(r, &w.pattern); err != nil || !ok {
 		// Only a record that was damaged in a way that its checksum does not tell: the row is there and leads nowhere.
-		w.c.match = Match{Result: r.Address, Problem: "the row's record is damaged"}
+		c.match[0], c.template, c.when = Match{Result: r.Address, Problem: "the row's record is damaged"}, &literalTemplate, nil
 	}
-	r.c = &w.c
+	r.c = c
 	r.key = key
-	w.c.match.Route = r
-	w.matches[0] = w.c.match
-	w.c.matches = w.matches[:]
+	c.match[0].Route = r
+	w.group = Group{Pattern: r.Pattern, Pick: r.Pick, Balance: r.Balance, HashKey: hashKey(r), Fallback: r.Fallback, Number: 1, Matches: c.match[:]}
+	r.group = &w.group
+	r.simple = c.template.literal && c.when == nil && c.match[0].Problem == "" && !r.Optional && !r.Fallback
 	return r
 }
 
 // matchCache is what addresses led to, in sets of four places by the hash of the address.
 type matchCache struct {
-	tags    []atomic.Uint32 // of entries: a part of the hash
-	entries []atomic.Pointer[cached]
+	sets    []matchSet
 	seen    []atomic.Uint32 // tags of addresses that were missed once: an entry is made at the second time
 	evicted atomic.Int64    // entries that others took the place of
+}
+
+// matchSet is one line of the processor's cache.
+type matchSet struct {
+	tags    [setSize]atomic.Uint32 // of entries: a part of the hash
+	entries [setSize]atomic.Pointer[cached]
+	_       [64 - setSize*12]byte
 }
 
 // setSize is the number of places for addresses of one set.
 const setSize = 4
 
-// cached is what an address led to from one generation to another.
+// cached is what an address led to from one generation to another, in one piece where it is not large.
 type cached struct {
-	addr   string
 	hash   uint64
 	from   uint64        // the generation that it was made at
 	until  atomic.Uint64 // a later one that it still holds at
+	addr   string
 	groups []Group
 	first  bool // a row counts in the first pass
 	found  bool // a row counts, be it a fallback
 	when   bool // it depends on properties: there are no groups here
+	text   [48]byte
+	few    [2]Group
 }
 
 func newMatchCache(n int) *matchCache {
-	return &matchCache{tags: make([]atomic.Uint32, n), entries: make([]atomic.Pointer[cached], n), seen: make([]atomic.Uint32, 4*n)}
+	return &matchCache{sets: make([]matchSet, n/setSize), seen: make([]atomic.Uint32, 4*n)}
 }
 
 func hashAddress(addr string) uint64 { return maphash.String(seed, addr) }
 
-// place is where a hash's set begins, and its tag, which is not 0.
-func (c *matchCache) place(hash uint64) (set int, tag uint32) {
-	return int(hash&uint64(len(c.entries)-1)) &^ (setSize - 1), uint32(hash>>32) | 1
+// place is the set of a hash, and its tag, which is not 0.
+func (c *matchCache) place(hash uint64) (set *matchSet, tag uint32) {
+	return &c.sets[hash&uint64(len(c.sets)-1)], uint32(hash>>32) | 1
 }
 
 // cached returns what is known of addr and holds in s, or nil.
 func (s *Snapshot) cached(addr string, hash uint64) *cached {
-	c := s.caches.matches.Load()
-	set, tag := c.place(hash)
-	for i := set; i < set+setSize; i++ {
-		if c.tags[i].Load() != tag {
+	set, tag := s.caches.matches.Load().place(hash)
+	for i := range set.tags {
+		if set.tags[i].Load() != tag {
 			continue
 		}
-		if e := c.entries[i].Load(); e != nil && e.hash == hash && e.addr == addr {
+		if e := set.entries[i].Load(); e != nil && e.hash == hash && e.addr == addr {
 			if s.holds(e) {
 				return e
 			}
@@ -181,15 +248,20 @@ func (s *Snapshot) keep(addr string, hash uint64, groups []Group, first, found, 
 	if len(addr) > maxCachedBytes {
 		return
 	}
-	e := &cached{addr: string([]byte(addr)), hash: hash, from: s.generation, first: first, found: found, when: when}
+	e := &cached{hash: hash, from: s.generation, first: first, found: found, when: when}
+	if len(addr) <= len(e.text) {
+		e.addr = unsafe.String(&e.text[0], copy(e.text[:], addr))
+	} else {
+		e.addr = strings.Clone(addr)
+	}
 	e.until.Store(s.generation)
 	if !when {
-		e.groups = append(make([]Group, 0, len(groups)), groups...)
+		e.groups = append(e.few[:0], groups...)
 	}
 	// The place of an older entry of the same address, or a free one, or any.
 	at := -1
-	for i := set; i < set+setSize; i++ {
-		old := c.entries[i].Load()
+	for i := range set.entries {
+		old := set.entries[i].Load()
 		if old != nil && old.hash == hash && old.addr == addr {
 			at = i
 			break
@@ -200,13 +272,13 @@ func (s *Snapshot) keep(addr string, hash uint64, groups []Group, first, found, 
 	}
 	if at < 0 {
 		n := c.evicted.Add(1)
-		at = set + int(uint64(n)+hash>>40)%setSize
-		if size := len(c.entries); n > int64(size/2) && size < maxMatchCache {
+		at = int(uint64(n)+hash>>40) % setSize
+		if size := setSize * len(c.sets); n > int64(size/2) && size < maxMatchCache {
 			s.caches.matches.CompareAndSwap(c, newMatchCache(4*size))
 		}
 	}
-	c.entries[at].Store(e)
-	c.tags[at].Store(tag)
+	set.entries[at].Store(e)
+	set.tags[at].Store(tag)
 }
 
 // maxCachedBytes is the longest address that the cache keeps.
@@ -237,7 +309,7 @@ func (c *recentChanges) touches(from, to uint64, addr string, hash uint64) bool 
 	if from < c.start || to < from {
 		return true
 	}
-	list := c.list
+	list, g := c.list, -1
 	i := len(list)
 	for i > 0 && list[i-1].generation > from {
 		i--
@@ -248,8 +320,16 @@ func (c *recentChanges) touches(from, to uint64, addr string, hash uint64) bool 
 			if ch.hash == hash {
 				return true
 			}
-		} else if ch.pattern.match(addr) {
-			return true
+		} else {
+			if g < 0 {
+				if len(addr) > MaxTextBytes {
+					continue
+				}
+				g = guard(addr)
+			}
+			if ch.pattern.matchGuarded(addr, g) {
+				return true
+			}
 		}
 	}
 	return false

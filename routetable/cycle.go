@@ -63,7 +63,7 @@ func (s *Snapshot) checkCycles(lists ...[]*Route) error {
 func (s *Snapshot) namesBehind(name string) []string {
 	var names []string
 	for _, w := range s.index.keys.get(uint32(hashText(kindExact, name) >> 32)) {
-		r := s.route(uint32(w))
+		r := s.routeOf(uint32(w))
 		if next, ok := nextName(r); ok && slices.Contains(r.c.pattern.lits, name) {
 			names = append(names, next)
 		}
@@ -73,7 +73,7 @@ func (s *Snapshot) namesBehind(name string) []string {
 
 // nextName is the name that a row with a literal address leads to.
 func nextName(r *Route) (string, bool) {
-	h := r.c.match.Hop
+	h := r.c.match[0].Hop
 	if h == nil || !h.IsName() {
 		return "", false
 	}

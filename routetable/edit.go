@@ -109,7 +109,7 @@ func (e *edit) pattern(text string) (*pattern, error) {
 		return compilePattern(text)
 	}
 	var p *pattern
-	e.s.recordsOf(text, func(rec record) bool { p = e.s.route(rec.slot()).c.pattern; return false })
+	e.s.recordsOf(text, func(rec record) bool { p = e.s.routeOf(rec.slot()).c.pattern; return false })
 	if p != nil {
 		return p, nil
 	}
@@ -183,9 +183,9 @@ func (c *compiled) compile(r *Route, p *pattern) error {
 		return err
 	}
 	c.key, c.hop, c.warning = h.Key, h.Hop, h.warning
-	c.match = Match{Result: value, Problem: h.problem}
+	c.match[0] = Match{Result: value, Problem: h.problem}
 	if h.problem == "" {
-		c.match.Hop = &c.hop
+		c.match[0].Hop = &c.hop
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func (c *compiled) holds(r *Route) bool {
 		return false
 	}
 	if c.template == &literalTemplate {
-		return c.match.Result == r.Address
+		return c.match[0].Result == r.Address
 	}
 	return c.template.text == r.Address
 }
@@ -210,9 +210,9 @@ func (c *compiled) of(r *Route) *compiled {
 
 // become makes a copy that of row r.
 func (c *compiled) become(r *Route) {
-	c.match.Route, c.matches = r, nil
-	if c.match.Hop != nil {
-		c.match.Hop = &c.hop
+	c.match[0].Route = r
+	if c.match[0].Hop != nil {
+		c.match[0].Hop = &c.hop
 	}
 }
 
@@ -267,9 +267,6 @@ func (e *edit) slot(r *Route) *uint64 { return e.slotPlace(uint32(r.ID)) }
 
 func (e *edit) slotPlace(at uint32) *uint64 {
 	slot := int(at)
-	for e.s.slots.n < slot {
-		e.s.slots.edit(e.s.slots.n, e.owner)
-	}
 	return e.s.slots.edit(slot, e.owner)
 }
 
@@ -367,7 +364,7 @@ func (e *edit) makePlace(r *Route) {
 	k.slot = 0
 	e.s.order.each(e.s.order.rank(k), func(o orderKey) bool {
 		if o.order == k.order && o.pos == k.pos && (r.ID == 0 || o.slot != uint32(r.ID)) {
-			r.pos = e.posBeside(e.s.route(o.slot), false)
+			r.pos = e.posBeside(e.s.routeOf(o.slot), false)
 		}
 		return false
 	})
@@ -403,7 +400,7 @@ func (e *edit) spread(k orderKey) {
 		}
 		rows := make([]*Route, len(keys))
 		for i, o := range keys {
-			rows[i] = e.s.route(o.slot)
+			rows[i] = e.s.routeOf(o.slot)
 		}
 		for i, old := range rows {
 			r := *old

@@ -191,17 +191,19 @@ func (s *Snapshot) near(addr string) []string {
 // unguarded gives at most maxNear patterns that addr fits but for its guard.
 func (s *Snapshot) unguarded(addr string) []*pattern {
 	var found []*pattern
-	s.index.find(addr, hashAddress(addr), func(slot uint32) {
+	var p probes
+	s.index.find(&p, addr, hashAddress(addr))
+	for _, slot := range distinct(p.slots()) {
 		rec := s.record(slot)
 		if len(found) == maxNear || rec == nil || rec.flags()&recWild == 0 {
-			return
+			continue
 		}
-		p := s.route(slot).c.pattern
+		p := s.routeOf(slot).c.pattern
 		fits := slices.ContainsFunc(p.forms, func(f form) bool { return f.match(addr, 0, nil) })
 		if fits && !p.match(addr) && !slices.ContainsFunc(found, func(o *pattern) bool { return o.text == p.text }) {
 			found = append(found, p)
 		}
-	})
+	}
 	return found
 }
 

@@ -312,7 +312,7 @@ func compileRows(part []compiledRow, rows []Route) (ok bool) {
 		w := &room[0]
 		room = room[1:]
 		p := &w.pattern
-		if isMessengerLiteral(r.Pattern) {
+		if len(r.Pattern) <= MaxTextBytes && !strings.HasPrefix(r.Pattern, globPrefix) && isPlain(r.Pattern) {
 			w.lit[0] = r.Pattern
 			*p = pattern{text: r.Pattern, lits: w.lit[:], isPlain: true}
 		} else {
@@ -424,7 +424,7 @@ func (e *edit) namesOf(f *File) (names []Route, compiled []*compiled, err error)
 			f.once = false
 			continue
 		}
-		if h := f.compiled[i].match.Hop; h != nil && h.IsName() {
+		if h := f.compiled[i].match[0].Hop; h != nil && h.IsName() {
 			names, compiled = append(names, *r), append(compiled, f.compiled[i])
 		}
 	}

@@ -295,7 +295,7 @@ func TestDefaultTableStaysAtHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r := range tableOf(t, string(data)).Snapshot().Routes() {
-		if h := r.c.match.Hop; h == nil || h.Host != "" && h.Host != "127.0.0.1" {
+		if h := r.c.match[0].Hop; h == nil || h.Host != "" && h.Host != "127.0.0.1" {
 			t.Errorf("the default table dials %s", r.Address)
 		}
 	}

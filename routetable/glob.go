@@ -42,8 +42,23 @@ func compileGlob(text string) (*pattern, error) {
 	if err := refuseGlob(text); err != nil {
 		return nil, err
 	}
-	return compileCheckedGlob(text)
+	return compileChecked(text)
 }
+
+// globRoom is memory for what a usual glob: pattern consists of.
+type globRoom struct {
+	forms  [1]form
+	glob   globForm
+	tokens [7]globToken
+}
+
+// globPattern is a pattern with its room.
+type globPattern struct {
+	pattern
+	room globRoom
+}
+
+func newGlob() *globPattern { return &globPattern{} }
 
 // refuseGlob is what gobwas/glob and the limits have against a pattern.
 func refuseGlob(text string) error {
@@ -60,35 +75,87 @@ func refuseGlob(text string) error {
 	return nil
 }
 
-func compileCheckedGlob(text string) (*pattern, error) {
-	forms, err := expandBraces(text[len(globPrefix):])
+// compileGlob compiles a glob that gobwas/glob and the limits have nothing against.
+func (p *pattern) compileGlob(room *globRoom, text string) error {
+	*p = pattern{text: text}
+	body := text[len(globPrefix):]
+	if !strings.ContainsAny(body, `[]{}\`) {
+		p.addGlob(&room.glob, scanGlob(room.tokens[:0], body), room.forms[:0])
+		return nil
+	}
+	forms, err := expandBraces(body)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p := &pattern{text: text}
-	seen := map[string]bool{}
+	var seen map[string]bool
 	for _, tokens := range forms {
-		g := &globForm{tokens: joinTokens(tokens)}
-		var src strings.Builder
-		for _, t := range g.tokens {
-			src.WriteString(t.src)
+		g := &globForm{}
+		tokens = joinTokens(tokens)
+		if len(forms) > 1 {
+			var src strings.Builder
+			for _, t := range tokens {
+				src.WriteString(t.src)
+			}
+			if seen[src.String()] {
+				continue
+			}
+			if seen == nil {
+				seen = map[string]bool{}
+			}
+			seen[src.String()] = true
 		}
-		if seen[src.String()] {
-			continue
-		}
-		seen[src.String()] = true
-		g.finish()
-		first, last := "", ""
-		if n := len(g.tokens); n > 0 {
-			first, last = g.tokens[0].lit, g.tokens[n-1].lit
-		}
-		if n := len(g.tokens); n == 0 || n == 1 && g.tokens[0].kind == syntax.Text {
-			p.lits = append(p.lits, first)
-			continue
-		}
-		p.forms = append(p.forms, form{prefix: first, suffix: last, g: g, ats: -1})
+		p.addGlob(g, tokens, p.forms)
 	}
-	return p, nil
+	return nil
+}
+
+// addGlob adds a brace-free glob to the forms so far, or to the literals where it is one.
+func (p *pattern) addGlob(g *globForm, tokens []globToken, forms []form) {
+	g.tokens = tokens
+	g.finish()
+	first, last := "", ""
+	if n := len(tokens); n > 0 {
+		first, last = tokens[0].lit, tokens[n-1].lit
+	}
+	if n := len(tokens); n == 0 || n == 1 && tokens[0].kind == syntax.Text {
+		p.lits = append(p.lits, first)
+		return
+	}
+	p.forms = append(forms, form{prefix: first, suffix: last, g: g, ats: -1})
+}
+
+// scanGlob appends the tokens of a glob without brackets, braces and backslashes, joined: what expandBraces and joinTokens make of it.
+func scanGlob(tokens []globToken, body string) []globToken {
+	start := 0
+	text := func(end int) {
+		if end > start {
+			tokens = append(tokens, globToken{kind: syntax.Text, src: body[start:end], lit: body[start:end]})
+		}
+	}
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '?':
+			text(i)
+			tokens = append(tokens, globToken{kind: syntax.Single, src: "?"})
+		case '*':
+			text(i)
+			n := 1
+			for i+n < len(body) && body[i+n] == '*' {
+				n++
+			}
+			if n == 1 {
+				tokens = append(tokens, globToken{kind: syntax.Any, src: "*"})
+			} else {
+				tokens = append(tokens, globToken{kind: syntax.Super, src: "**"})
+			}
+			i += n - 1
+		default:
+			continue
+		}
+		start = i + 1
+	}
+	text(len(body))
+	return tokens
 }
 
 // expandBraces returns the brace-free forms of a glob, at most maxGlobForms of them.

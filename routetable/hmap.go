@@ -1,6 +1,9 @@
 package routetable
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // hmap is a persistent multimap from hashes to the slots of rows. It does not keep the keys: two of 32 bits may share a hash, and whoever
 // asks looks at the rows. The slots of one hash stand together, so that a name with ten thousand rows costs its neighbours nothing.
@@ -22,13 +25,10 @@ const bucketLoad = 20
 
 // bucketOf is the place of a hash among n buckets.
 func bucketOf(hash uint32, n int) int {
-	mask := uint32(1)
-	for int(mask) < n {
-		mask <<= 1
-	}
-	i := int(hash & (mask - 1))
+	mask := uint32(1)<<bits.Len32(uint32(n-1)) - 1
+	i := int(hash & mask)
 	if i >= n {
-		i = int(hash & (mask>>1 - 1))
+		i = int(hash & (mask >> 1))
 	}
 	return i
 }
@@ -38,7 +38,14 @@ func (m *hmap) get(hash uint32) []uint64 {
 	if m.n == 0 {
 		return nil
 	}
-	words := m.buckets.at(bucketOf(hash, m.buckets.n)).words
+	return wordsOf(m.bucket(hash), hash)
+}
+
+// bucket returns the words of the bucket of a hash, where the map is not empty.
+func (m *hmap) bucket(hash uint32) []uint64 { return m.buckets.at(bucketOf(hash, m.buckets.n)).words }
+
+// wordsOf returns the words of a hash among those of its bucket.
+func wordsOf(words []uint64, hash uint32) []uint64 {
 	from := search(words, uint64(hash)<<32)
 	to := from
 	for to < len(words) && uint32(words[to]>>32) == hash {

@@ -9,10 +9,14 @@ import (
 // MaxTextBytes is the longest pattern, address and expansion. A longer address of a message matches nothing.
 const MaxTextBytes = 64 << 10
 
-// reserved are the schemes that belong to the product: DESIGN §3.
-var reserved = map[string]bool{
-	"link": true, "peer": true, "relay-conn": true, "event-conn": true, "grpc": true, "nats": true, "replay": true, "admin": true,
-	"route": true, "topic": true, "rpc": true, "relay": true, "event": true, "web": true, "comp": true, "node": true,
+// reserved reports whether a scheme, in lower case, belongs to the product: DESIGN §3.
+func reserved(scheme string) bool {
+	switch scheme {
+	case "link", "peer", "relay-conn", "event-conn", "grpc", "nats", "replay", "admin",
+		"route", "topic", "rpc", "relay", "event", "web", "comp", "node":
+		return true
+	}
+	return false
 }
 
 // longestReserved is the length of the longest reserved scheme ("relay-conn", "event-conn").
@@ -20,21 +24,20 @@ const longestReserved = 10
 
 // ReservedScheme returns the reserved scheme that name begins with, in lower case: "topic" of "topic:orders".
 func ReservedScheme(name string) (scheme string, ok bool) {
-	end := -1
 	for i := 0; i < len(name) && i <= longestReserved; i++ {
-		if name[i] == ':' {
-			end = i
-			break
+		switch c := name[i]; {
+		case c|0x20 >= 'a' && c|0x20 <= 'z' || c == '-':
+		case c == ':' && i > 0:
+			scheme = lower(name[:i])
+			if reserved(scheme) {
+				return scheme, true
+			}
+			return "", false
+		default:
+			return "", false
 		}
 	}
-	if end <= 0 {
-		return "", false
-	}
-	scheme = lower(name[:end])
-	if !reserved[scheme] {
-		return "", false
-	}
-	return scheme, true
+	return "", false
 }
 
 // IsName reports whether the hop is a name: an address that is looked up again, not one that an outlet reaches.
@@ -115,10 +118,44 @@ func (p *parsedHop) parse(text string) error {
 	if text == "" {
 		return badAddress(0, "the address is empty", "a row that discards has the address null")
 	}
+	if p.parsePlain(text) {
+		return nil
+	}
 	if scheme, ok := ReservedScheme(text); ok {
 		return p.parseName(text, scheme)
 	}
 	return p.parseURL(text)
+}
+
+// parsePlain reads what most addresses are, amqp://host[:port][/name] in canonical form, and reports whether text is that.
+func (p *parsedHop) parsePlain(text string) bool {
+	const start = len("amqp://")
+	if !strings.HasPrefix(text, "amqp://") {
+		return false
+	}
+	i := start
+	for i < len(text) && (text[i] >= 'a' && text[i] <= 'z' || text[i] >= '0' && text[i] <= '9' || text[i] == '.' || text[i] == '-') {
+		i++
+	}
+	end, port := i, 5672
+	if i > start && i < len(text) && text[i] == ':' {
+		port = 0
+		for i++; i < len(text) && text[i] >= '0' && text[i] <= '9' && port < 1<<16; i++ {
+			port = 10*port + int(text[i]-'0')
+		}
+		if text[end+1:i] == "" || text[end+1] == '0' || port == 5672 || port >= 1<<16 {
+			return false
+		}
+	}
+	if end == start || i < len(text) && text[i] != '/' {
+		return false
+	}
+	p.Hop = Hop{Scheme: "amqp", Host: text[start:end], Port: uint16(port), Text: text, Key: text}
+	if i < len(text) {
+		p.Name, p.HasName = text[i+1:], true
+	}
+	p.authority, p.slash = start, i
+	return true
 }
 
 // parseName reads scheme:name. The scheme is reserved, so it wins over a reading as host and port.

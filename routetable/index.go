@@ -17,17 +17,21 @@ import (
 //
 //   - its pattern's text, so that edits find the rows of a pattern;
 //   - each whole address that the pattern is a literal of;
-//   - for each wildcard form one key, the rarest of: the path of its segments (the trie of topics), its literal prefix cut to one of
-//     a few lengths, or a gram of 8, 6 or 4 bytes of its literals; a form with nothing literal is filed under one key for all such;
+//   - for each wildcard form one key, the rarest of: its literal segments, its literal prefix cut to one of a few lengths, or a gram of
+//     8, 6 or 4 bytes of its literals; a form with nothing literal is filed under one key for all such, and so are the first few of
+//     those that would be filed under a gram;
 //   - the origin of a learned row and every prefix of it, so that a withdraw finds them.
 //
-// A trie has no nodes here: the node of a path is the hash of the path. What tells whether anything lies beneath a path, and spares most
-// lookups of grams and prefixes, is one bit in a filter. A false yes costs a probe, no more: whoever asks matches the row that was found.
+// The segments of topics are found by outline: which segments are wild, and whether the rest is free. Tables have few, and for
+// each one an address has one key, made of the segments that the outline leaves. Most keys of an address have no rows, which a filter of
+// bits tells. A false yes costs a probe, no more: whoever asks matches the row that was found. Grams have a filter of their own: an
+// address has one for each byte, and few forms are filed under grams, so what is asked most is small.
 type index struct {
-	keys   hmap
-	filter *filter
-	filed  [kinds]int32 // wildcard forms by kind of key
-	levels int32        // the deepest path
+	keys     hmap
+	outlines []outline    // of forms by segments: never changed, and none is taken out but when the filters are made anew
+	paths    *filter      // keys of segments; nil where there are no wildcard forms
+	grams    *filter      // cuts and grams
+	filed    [kinds]int32 // wildcard forms by kind of key
 }
 
 // The kinds of keys. Cuts and grams are a kind for each length.
@@ -36,8 +40,7 @@ const (
 	kindExact
 	kindOrigin
 	kindRest
-	kindPath // the path of a form to its end
-	kindDeep // the path of a form to where the rest of the address is free
+	kindPath // literal segments of a form
 	kindCut
 	kindGram = kindCut + len(prefixCuts)
 	kinds    = kindGram + len(gramSizes)
@@ -49,12 +52,34 @@ var prefixCuts = [...]int{1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32}
 // gramSizes are the lengths of grams.
 var gramSizes = [...]int{8, 6, 4}
 
-// Bounds of the paths and grams that one form is filed by.
+// Bounds of the segments and grams that one form is filed by.
 const (
 	maxLevels = 16
 	maxGrams  = 16
 	maxPlaces = 256 // where grams are looked for in one form
 )
+
+// maxOutlines bounds what a lookup of segments costs; a form of one outline more is filed by its prefix or a gram.
+const maxOutlines = 256
+
+// fewGrams is how many forms are looked at for every address, before grams of addresses are.
+const fewGrams = 6
+
+// outline is which segments of an address a form leaves open.
+type outline struct {
+	levels uint8  // segments that are looked at
+	deep   bool   // the rest of the address is free; else there is none
+	wild   uint16 // of levels: bit i is segment i
+	salt   uint64 // of the three
+}
+
+func newOutline(levels int, deep bool, wild uint16) outline {
+	salt := uint64(levels)<<17 | uint64(wild)
+	if deep {
+		salt |= 1 << 16
+	}
+	return outline{uint8(levels), deep, wild, mix(gramSeed, salt)}
+}
 
 // seed is the hash seed of the process, so that a peer cannot choose colliding names.
 var seed = maphash.MakeSeed()
@@ -66,14 +91,6 @@ func mix(h, salt uint64) uint64 {
 }
 
 func hashText(kind int, text string) uint64 { return mix(maphash.String(seed, text), uint64(kind)+1) }
-
-// salts of the steps of a path.
-const (
-	saltRoot = 100 + iota
-	saltWild
-	saltDeep
-	saltEnd
-)
 
 // gramAt is the hash of the n bytes at s[i:], n from 4 to 8.
 func gramAt(s string, i, n, kind int) uint64 {
@@ -89,14 +106,18 @@ func gramAt(s string, i, n, kind int) uint64 {
 	return mix(w^gramSeed, uint64(kind)+1)
 }
 
-var gramSeed = maphash.String(seed, "gram")
+var (
+	gramSeed = maphash.String(seed, "gram")
+	restKey  = hashText(kindRest, "")
+)
 
 // wildKey is a key that a form can be filed under. Of two with as many rows, the one with the lower cost is taken: digits tell names apart
 // better than the words that many have.
 type wildKey struct {
-	kind int
-	hash uint64
-	cost int
+	kind    int
+	hash    uint64
+	cost    int
+	outline outline // of kindPath
 }
 
 // keysOf appends the keys that a form can be filed under, the first to be tried first.
@@ -108,11 +129,11 @@ func keysOf(dst []wildKey, f *form) []wildKey {
 		if path.more {
 			cost = gramSizes[0]
 		}
-		dst = append(dst, wildKey{path.kind, path.end, cost})
+		dst = append(dst, wildKey{kindPath, path.key(), cost, path.outline()})
 	}
 	for i := len(prefixCuts) - 1; i >= 0; i-- {
 		if cut := prefixCuts[i]; cut <= len(f.prefix) {
-			dst = append(dst, wildKey{kindCut + i, hashText(kindCut+i, f.prefix[:cut]), gramSizes[0]})
+			dst = append(dst, wildKey{kind: kindCut + i, hash: hashText(kindCut+i, f.prefix[:cut]), cost: gramSizes[0]})
 			break
 		}
 	}
@@ -122,7 +143,7 @@ func keysOf(dst []wildKey, f *form) []wildKey {
 			break
 		}
 	}
-	return append(dst, wildKey{kindRest, hashText(kindRest, ""), 0})
+	return append(dst, wildKey{kind: kindRest, hash: restKey})
 }
 
 // appendGrams appends the grams of a size that tell most, at most maxGrams of them.
@@ -137,7 +158,7 @@ func appendGrams(dst []wildKey, f *form, kind, size int) []wildKey {
 					cost--
 				}
 			}
-			k := wildKey{kindGram + kind, gramAt(lit, at, size, kindGram+kind), cost}
+			k := wildKey{kind: kindGram + kind, hash: gramAt(lit, at, size, kindGram+kind), cost: cost}
 			if len(dst)-base < maxGrams {
 				dst = append(dst, k)
 				continue
@@ -173,23 +194,24 @@ func (f *form) literals(yield func(string) bool) {
 	}
 }
 
-// pathBuilder makes the path of a form: a step for each segment, literal or wild. From the first wildcard that can take a slash on, the
-// rest of the address is one deep step. What else a segment with a wildcard asks for is left to the matcher.
+// pathBuilder reads the segments of a form. From the first wildcard that can take a slash on, the rest of the address is free. What else a
+// segment with a wildcard asks for is left to the matcher.
 type pathBuilder struct {
-	hash     uint64
-	end      uint64            // the key
-	kind     int               // kindPath or kindDeep
-	more     bool              // literals stand behind the end of the path
-	steps    [maxLevels]uint64 // the nodes on the way
+	sum      uint64 // of the literal segments
+	deep     bool
+	more     bool // literals stand behind the segments that are looked at
 	levels   int
+	wilds    uint16
 	literals int
 	segment  strings.Builder
 	wild     bool
 }
 
+func (p *pathBuilder) outline() outline { return newOutline(p.levels, p.deep, p.wilds) }
+
+func (p *pathBuilder) key() uint64 { return mix(p.sum, p.outline().salt) }
+
 func (p *pathBuilder) build(f *form) {
-	p.hash = mix(0, saltRoot)
-	deep := false
 	text := func(lit string) {
 		for {
 			i := strings.IndexByte(lit, '/')
@@ -207,7 +229,7 @@ func (p *pathBuilder) build(f *form) {
 			text(lit)
 			if i < len(f.w.kinds) {
 				p.wild = true
-				if deep = f.w.kinds[i] == wildAny; deep {
+				if p.deep = f.w.kinds[i] == wildAny; p.deep {
 					for _, rest := range f.w.lits[i+1:] {
 						p.more = p.more || len(rest) > 1
 					}
@@ -222,10 +244,10 @@ func (p *pathBuilder) build(f *form) {
 				text(t.lit)
 				continue
 			case t.kind == syntax.Super || t.kind == syntax.RangeOpen && t.has('/'):
-				deep = true
+				p.deep = true
 			}
 			p.wild = true
-			if deep {
+			if p.deep {
 				for _, rest := range f.g.tokens[i+1:] {
 					p.more = p.more || len(rest.lit) > 1
 				}
@@ -233,44 +255,37 @@ func (p *pathBuilder) build(f *form) {
 			}
 		}
 	}
-	if deep {
-		p.kind, p.end = kindDeep, mix(p.hash, saltDeep)
-		return
+	if !p.deep {
+		p.step()
 	}
-	p.step()
-	p.kind, p.end = kindPath, mix(p.hash, saltEnd)
 }
 
 // step ends a segment.
 func (p *pathBuilder) step() {
-	if p.wild {
-		p.hash = mix(p.hash, saltWild)
-	} else {
-		p.hash = stepLiteral(p.hash, p.segment.String())
+	switch {
+	case p.levels >= maxLevels:
+	case p.wild:
+		p.wilds |= 1 << p.levels
+	default:
+		p.sum += hashSegment(p.segment.String(), p.levels)
 		if p.segment.Len() > 0 {
 			p.literals++
 		}
-	}
-	if p.levels < maxLevels {
-		p.steps[p.levels] = p.hash
 	}
 	p.levels++
 	p.wild = false
 	p.segment.Reset()
 }
 
-func stepLiteral(node uint64, segment string) uint64 {
-	return mix(node^hashSegment(segment), saltRoot)
-}
-
-// hashSegment hashes what is between two slashes, mostly a few bytes, by one multiplication of its ends. (After wyhash.)
-func hashSegment(s string) uint64 {
+// hashSegment hashes a segment and its number, from 0: what is between two slashes, mostly a few bytes, by one multiplication of its ends.
+// (After wyhash.)
+func hashSegment(s string, level int) uint64 {
 	var a, b uint64
 	n := len(s)
 	p := unsafe.Slice(unsafe.StringData(s), n)
 	switch le := binary.LittleEndian; {
 	case n > 16:
-		return maphash.String(seed, s)
+		a = maphash.String(seed, s)
 	case n >= 8:
 		a, b = le.Uint64(p), le.Uint64(p[n-8:])
 	case n >= 4:
@@ -278,11 +293,16 @@ func hashSegment(s string) uint64 {
 	case n > 0:
 		a = uint64(p[0])<<16 | uint64(p[n/2])<<8 | uint64(p[n-1])
 	}
-	hi, lo := bits.Mul64(a^segmentSeed[0], b^segmentSeed[1]^uint64(n)*0x9e3779b97f4a7c15)
+	hi, lo := bits.Mul64(a^segmentSeed[level&(maxLevels-1)], b^segmentSeed[maxLevels]^uint64(n)*0x9e3779b97f4a7c15)
 	return hi ^ lo
 }
 
-var segmentSeed = [2]uint64{maphash.String(seed, "segment 0"), maphash.String(seed, "segment 1")}
+var segmentSeed = func() (seeds [maxLevels + 1]uint64) {
+	for i := range seeds {
+		seeds[i] = hashText(i, "segment")
+	}
+	return seeds
+}()
 
 // add files a row, which has its slot.
 func (x *index) add(r *Route, o owner) {
@@ -304,23 +324,26 @@ func (x *index) add(r *Route, o owner) {
 
 func (x *index) addForm(f *form, slot uint32, o owner) {
 	var room [maxGrams + 4]wildKey
-	x.mark(f, x.fileForm(keysOf(room[:0], f), slot, o))
+	x.mark(x.fileForm(keysOf(room[:0], f), slot, o))
 }
 
 // fileForm files a form under the one of its keys that has the fewest rows, which it returns.
 func (x *index) fileForm(keys []wildKey, slot uint32, o owner) wildKey {
-	best, least := keys[0], -1
+	best, least := keys[len(keys)-1], -1
 	for _, k := range keys {
-		if k.kind == kindRest && least >= 0 {
-			break
+		if k.kind == kindRest && least >= 0 || k.kind == kindPath && !x.hasOutline(k.outline) && len(x.outlines) >= maxOutlines {
+			continue
 		}
 		n := len(x.keys.get(uint32(k.hash >> 32)))
 		if cost := 3*n + k.cost; least < 0 || cost < least {
 			best, least = k, cost
 		}
-		if k.kind < kindCut && k.cost == 0 && n < 4 {
+		if k.kind == kindPath && k.cost == 0 && n < 4 {
 			break
 		}
+	}
+	if best.kind >= kindGram && x.filed[kindRest] < fewGrams {
+		best = keys[len(keys)-1]
 	}
 	if x.keys.add(uint32(best.hash>>32), slot, o) {
 		x.filed[best.kind]++
@@ -328,28 +351,29 @@ func (x *index) fileForm(keys []wildKey, slot uint32, o owner) wildKey {
 	return best
 }
 
-// mark sets the filter's bits of a form that is filed under k.
-func (x *index) mark(f *form, k wildKey) {
-	var path pathBuilder
-	if k.kind == kindPath || k.kind == kindDeep {
-		path.build(f)
+func (x *index) hasOutline(want outline) bool {
+	for i := range x.outlines {
+		if x.outlines[i].salt == want.salt {
+			return true
+		}
 	}
-	x.markPath(k, path.steps[:min(path.levels, maxLevels)], int32(path.levels))
+	return false
 }
 
-// markPath is mark of a form whose path has the steps.
-func (x *index) markPath(k wildKey, steps []uint64, levels int32) {
-	if x.filter == nil {
-		x.filter = newFilter(0)
+// mark notes that forms are filed under k.
+func (x *index) mark(k wildKey) {
+	if x.paths == nil {
+		x.paths, x.grams = newFilter(0), newFilter(0)
 	}
-	if k.kind == kindPath || k.kind == kindDeep {
-		for _, h := range steps {
-			x.filter.add(h)
+	switch k.kind {
+	case kindRest:
+	case kindPath:
+		if !x.hasOutline(k.outline) {
+			x.outlines = append(x.outlines[:len(x.outlines):len(x.outlines)], k.outline)
 		}
-		x.levels = max(x.levels, levels)
-	}
-	if k.kind != kindRest {
-		x.filter.add(k.hash)
+		x.paths.add(k.hash)
+	default:
+		x.grams.add(k.hash)
 	}
 }
 
@@ -368,8 +392,12 @@ func (x *index) remove(r *Route, o owner) {
 		for _, k := range keysOf(room[:0], &p.forms[i]) {
 			if unfile(k.hash) {
 				x.filed[k.kind]--
-				if x.filter != nil {
-					x.filter.stale++
+				switch {
+				case x.paths == nil || k.kind == kindRest:
+				case k.kind == kindPath:
+					x.paths.stale++
+				default:
+					x.grams.stale++
 				}
 			}
 		}
@@ -379,27 +407,29 @@ func (x *index) remove(r *Route, o owner) {
 	}
 }
 
-// refresh makes the filter anew where it is due. s holds x.
+// refresh makes the filters anew where it is due. s holds x.
 func (x *index) refresh(s *Snapshot) {
-	if x.filter != nil && x.filter.worn() {
+	if x.paths != nil && (x.paths.worn() || x.grams.worn()) {
 		x.renew(s, 0)
 	}
 }
 
-// reserve makes the filter large enough for more wildcard forms.
+// reserve makes the filters large enough for more wildcard forms.
 func (x *index) reserve(s *Snapshot, more int) {
-	if more > 64 && (x.filter == nil || (x.filter.added+4*more)*12 > len(x.filter.bits)*64) {
+	if more > 64 && (x.paths == nil || x.paths.full(more) || x.grams.full(more/8)) {
 		x.renew(s, more)
 	}
 }
 
-// renew makes the filter anew, with room for more wildcard forms.
+// renew makes the filters anew, with room for more wildcard forms.
 func (x *index) renew(s *Snapshot, more int) {
-	wild := int32(0)
-	for _, n := range x.filed {
-		wild += n
+	paths := int(x.filed[kindPath])
+	grams := 0
+	for _, n := range x.filed[kindCut:] {
+		grams += int(n)
 	}
-	x.filter, x.levels = newFilter(4*(int(wild)+more)), 0
+	wild := paths + grams + int(x.filed[kindRest])
+	x.paths, x.grams, x.outlines = newFilter(paths+more), newFilter(2*grams+more/8), nil
 	if wild == 0 {
 		return
 	}
@@ -407,14 +437,14 @@ func (x *index) renew(s *Snapshot, more int) {
 		if rec.flags()&recWild == 0 {
 			return true
 		}
-		forms := s.route(rec.slot()).c.pattern.forms
+		forms := s.routeOf(rec.slot()).c.pattern.forms
 		for i := range forms {
 			var room [maxGrams + 4]wildKey
 			for _, k := range keysOf(room[:0], &forms[i]) {
 				words := x.keys.get(uint32(k.hash >> 32))
 				w := k.hash>>32<<32 | uint64(rec.slot())
 				if at := search(words, w); at < len(words) && words[at] == w {
-					x.mark(&forms[i], k)
+					x.mark(k)
 				}
 			}
 		}
@@ -439,134 +469,216 @@ func originKeys(origin string) func(yield func(uint64) bool) {
 	}
 }
 
-// find calls yield with the slots of rows that may fit addr, whose hash is given. A slot can come more than once.
-func (x *index) find(addr string, hash uint64, yield func(slot uint32)) {
-	for _, w := range x.keys.get(uint32(mix(hash, kindExact+1) >> 32)) {
-		yield(uint32(w))
+// probes are the keys under which a lookup looks for rows, and the slots that it finds: first all keys are gathered, then what they lead to
+// is read side by side, so that the processor waits for the memory of all of them at once.
+type probes struct {
+	keys  [16]uint32
+	n     int
+	few   [24]uint32 // slots, unless they are more
+	found int
+	many  []uint32
+	grams map[uint64]bool // those of a long address
+	touch uint64
+}
+
+// slots are what was found. One can be there more than once.
+func (p *probes) slots() []uint32 {
+	if p.many != nil {
+		return p.many
 	}
-	if x.filter == nil {
-		return
+	return p.few[:p.found]
+}
+
+// find looks for the slots of rows that may fit addr, whose hash is given.
+//
+// Cost: a step for each segment of the address, for each outline and, where forms are filed under grams, for each byte, and a probe of the
+// multimap for each key that may have rows.
+func (x *index) find(p *probes, addr string, hash uint64) {
+	p.add(x, mix(hash, kindExact+1))
+	if x.filed[kindRest] > 0 {
+		p.add(x, restKey)
 	}
-	probe := func(h uint64) {
-		if x.filter.has(h) {
-			for _, w := range x.keys.get(uint32(h >> 32)) {
-				yield(uint32(w))
+	if x.cuts() {
+		for i, cut := range prefixCuts {
+			if cut > len(addr) {
+				break
+			}
+			if x.filed[kindCut+i] > 0 {
+				if h := hashText(kindCut+i, addr[:cut]); x.grams.has(h) {
+					p.add(x, h)
+				}
 			}
 		}
 	}
-	if x.filed[kindRest] > 0 {
-		for _, w := range x.keys.get(uint32(hashText(kindRest, "") >> 32)) {
-			yield(uint32(w))
-		}
-	}
-	for i, cut := range prefixCuts {
-		if cut > len(addr) {
-			break
-		}
-		if x.filed[kindCut+i] > 0 {
-			probe(hashText(kindCut+i, addr[:cut]))
-		}
-	}
-	if x.filed[kindPath]+x.filed[kindDeep] > 0 {
-		x.walk(addr, probe)
+	if x.filed[kindPath] > 0 {
+		x.findPaths(p, addr)
 	}
 	for i, size := range gramSizes {
 		if x.filed[kindGram+i] > 0 {
-			x.findGrams(addr, kindGram+i, size, probe)
+			x.findGrams(p, addr, kindGram+i, size)
 		}
 	}
+	p.flush(x)
 }
 
-// findGrams probes each gram of addr once, however often it is there: a sender may repeat one thousands of times.
-func (x *index) findGrams(addr string, kind, size int, probe func(uint64)) {
-	var room [64]uint64 // the last grams, by their hash: enough for addresses that are not long
-	var all map[uint64]bool
-	if len(addr) > 4*len(room) {
-		all = map[uint64]bool{}
+// cuts reports whether a form is filed under a cut of its prefix.
+func (x *index) cuts() bool {
+	n := int32(0)
+	for _, filed := range x.filed[kindCut:kindGram] {
+		n |= filed
 	}
-	for at := 0; at+size <= len(addr); at++ {
-		h := gramAt(addr, at, size, kind)
-		last := &room[h&uint64(len(room)-1)]
-		if *last == h || !x.filter.has(h) {
-			continue
+	return n != 0
+}
+
+func (p *probes) add(x *index, h uint64) {
+	if p.n == len(p.keys) {
+		p.flush(x)
+	}
+	p.keys[p.n] = uint32(h >> 32)
+	p.n++
+}
+
+// flush appends the slots of all keys. Each loop reads what no step of it depends on another for.
+func (p *probes) flush(x *index) {
+	if x.keys.n == 0 {
+		p.n = 0
+		return
+	}
+	var lists [len(p.keys)][]uint64
+	for i, k := range p.keys[:p.n] {
+		lists[i] = x.keys.bucket(k)
+	}
+	if p.n > 1 && x.keys.n > 1<<12 {
+		for i, k := range p.keys[:p.n] {
+			if words := lists[i]; len(words) > 0 {
+				p.touch += words[uint64(k)*uint64(len(words))>>32]
+			}
 		}
-		*last = h
-		if all != nil {
-			if all[h] {
+	}
+	for i, k := range p.keys[:p.n] {
+		for _, w := range wordsOf(lists[i], k) {
+			if p.found < len(p.few) {
+				p.few[p.found] = uint32(w)
+				p.found++
 				continue
 			}
-			all[h] = true
+			if p.many == nil {
+				p.many = append(make([]uint32, 0, 4*len(p.few)), p.few[:]...)
+			}
+			p.many = append(p.many, uint32(w))
 		}
-		probe(h)
+	}
+	p.n = 0
+}
+
+// findGrams adds each gram of addr that may have rows once, however often it is there: a sender may repeat one thousands of times.
+func (x *index) findGrams(p *probes, addr string, kind, size int) {
+	bits := x.grams.bits
+	salt := uint64(kind) + 1
+	mask := uint64(1)<<(8*size) - 1
+	at := 0
+	for b := unsafe.Slice(unsafe.StringData(addr), len(addr)); at+8 <= len(b); at++ {
+		h := mix(binary.LittleEndian.Uint64(b[at:])&mask^gramSeed, salt)
+		if hasBits(bits, h) {
+			x.addGram(p, addr, at, h, size)
+		}
+	}
+	for ; at+size <= len(addr); at++ {
+		if h := gramAt(addr, at, size, kind); hasBits(bits, h) {
+			x.addGram(p, addr, at, h, size)
+		}
 	}
 }
 
-// walk follows the paths that the segments of addr can take.
-func (x *index) walk(addr string, probe func(uint64)) {
-	var room [2][32]uint64
-	nodes, next := append(room[0][:0], mix(0, saltRoot)), room[1][:0]
-	deep := x.filed[kindDeep] > 0
-	for level := int32(0); ; level++ {
-		if deep {
-			for _, n := range nodes {
-				probe(mix(n, saltDeep))
-			}
-		}
-		if level == x.levels {
+// addGram adds the gram at a place of addr, if no place before has it.
+func (x *index) addGram(p *probes, addr string, at int, h uint64, size int) {
+	if len(addr) <= 1<<10 {
+		if strings.Index(addr, addr[at:at+size]) < at {
 			return
 		}
-		segment, rest, more := strings.Cut(addr, "/")
-		h := hashSegment(segment)
-		next = next[:0]
-		for _, n := range nodes {
-			if lit := mix(n^h, saltRoot); x.filter.has(lit) {
-				next = append(next, lit)
-			}
-			if wild := mix(n, saltWild); x.filter.has(wild) {
-				next = append(next, wild)
-			}
+	} else {
+		if p.grams == nil {
+			p.grams = map[uint64]bool{}
 		}
-		if !more {
-			for _, n := range next {
-				probe(mix(n, saltEnd))
-			}
+		if p.grams[h] {
 			return
 		}
-		if len(next) == 0 {
-			return
+		p.grams[h] = true
+	}
+	p.add(x, h)
+}
+
+// findPaths adds the keys that the segments of addr have in each outline.
+func (x *index) findPaths(p *probes, addr string) {
+	var sums [maxLevels + 1]uint64 // of the segments before each
+	n := 0
+	for more := true; more; n++ {
+		var segment string
+		segment, addr, more = strings.Cut(addr, "/")
+		if n == maxLevels {
+			n++ // more than any outline looks at
+			break
 		}
-		nodes, next, addr = next, nodes, rest
+		sums[n+1] = sums[n] + hashSegment(segment, n)
+	}
+	for i := range x.outlines {
+		sh := &x.outlines[i]
+		levels := int(sh.levels)
+		if levels != n && (!sh.deep || levels > n) || levels == n && sh.deep {
+			continue
+		}
+		sum := sums[levels]
+		for w := sh.wild; w != 0; w &= w - 1 {
+			at := bits.TrailingZeros16(w)
+			sum -= sums[at+1] - sums[at]
+		}
+		if h := mix(sum, sh.salt); x.paths.has(h) {
+			p.add(x, h)
+		}
 	}
 }
 
 // filter is a set of hashes that errs to yes. Readers use it while the writer adds to it: a bit that is there too early is a false yes.
+// A hash is two bits of one word.
 type filter struct {
-	bits  []atomic.Uint64
+	bits  []atomic.Uint64 // a power of two of them
 	added int
 	stale int // taken out of the index since; their bits stay
 }
 
+// filterBits is how many bits a filter has for each hash that is expected, at least.
+const filterBits = 16
+
 func newFilter(expect int) *filter {
 	n := 64
-	for n*64 < 12*expect {
+	for n*64 < filterBits*expect {
 		n *= 2
 	}
 	return &filter{bits: make([]atomic.Uint64, n)}
 }
 
-func (f *filter) has(h uint64) bool {
-	return f.bits[h>>6&uint64(len(f.bits)-1)].Load()&(1<<(h&63)) != 0
+// filterMask is the two bits of a hash. Its high half is its key in the multimap, and the low bits choose the word.
+func filterMask(h uint64) uint64 { return 1<<(h>>26&63) | 1<<(h>>32&63) }
+
+func hasBits(bits []atomic.Uint64, h uint64) bool {
+	mask := filterMask(h)
+	return bits[h&uint64(len(bits)-1)].Load()&mask == mask
 }
 
+func (f *filter) has(h uint64) bool { return hasBits(f.bits, h) }
+
 func (f *filter) add(h uint64) {
-	w := &f.bits[h>>6&uint64(len(f.bits)-1)]
-	if old := w.Load(); old&(1<<(h&63)) == 0 {
-		w.Store(old | 1<<(h&63))
+	w := &f.bits[h&uint64(len(f.bits)-1)]
+	if old, mask := w.Load(), filterMask(h); old&mask != mask {
+		w.Store(old | mask)
 		f.added++
 	}
 }
 
 // worn reports whether the filter says yes too often: it is too full, or too much of it is stale.
 func (f *filter) worn() bool {
-	return f.added > len(f.bits)*8 || f.stale > 1024 && f.stale > f.added/2
+	return f.added*filterBits > len(f.bits)*64*2 || f.stale > 1024 && f.stale > f.added/2
 }
+
+// full reports whether the filter is too small for more hashes.
+func (f *filter) full(more int) bool { return (f.added+more)*filterBits > len(f.bits)*64 }

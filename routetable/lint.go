@@ -68,13 +68,13 @@ func (s *Snapshot) warnRow(dst []Warning, r *Route) []Warning {
 // warnLiteral appends what is to be said of a literal address.
 func (s *Snapshot) warnLiteral(dst []Warning, r *Route) []Warning {
 	value, h := r.c.template.of(r.Address), &r.c.hop
-	if problem := r.c.match.Problem; problem != "" {
+	if problem := r.c.match[0].Problem; problem != "" {
 		dst = append(dst, warning(r, problem+": a router does not use the row"))
 	}
 	if r.c.warning != "" {
 		dst = append(dst, warning(r, r.c.warning))
 	}
-	if h.Port == 0 && r.c.match.Problem == "" && (h.Scheme == "amqp" || h.Scheme == "amqps") {
+	if h.Port == 0 && r.c.match[0].Problem == "" && (h.Scheme == "amqp" || h.Scheme == "amqps") {
 		dst = append(dst, warning(r, "no listener has port 0"))
 	}
 	if bare(value) && value != NullAddress && s.hasPattern(value) {
@@ -173,7 +173,7 @@ func (s *Snapshot) warnShadowed(dst []Warning, r *Route) []Warning {
 
 // covering finds a row that always counts, for which is holds, and whose pattern matches all that r's does.
 func (s *Snapshot) covering(r *Route, is func(*Route) bool) *Route {
-	fits := func(o *Route) bool { return !o.Optional && o.c.when == nil && o.c.match.Problem == "" && is(o) }
+	fits := func(o *Route) bool { return !o.Optional && o.c.when == nil && o.c.match[0].Problem == "" && is(o) }
 	p := r.c.pattern
 	if p.literal() {
 		for _, o := range s.rowsFor(nil, p.lits[0], hashAddress(p.lits[0])) {
@@ -223,7 +223,7 @@ func (s *Snapshot) warnNames(dst []Warning, r *Route) []Warning {
 	if !ok {
 		return dst
 	}
-	if r.c.match.Hop.Scheme == "route" && len(s.rowsFor(nil, name, hashAddress(name))) == 0 {
+	if r.c.match[0].Hop.Scheme == "route" && len(s.rowsFor(nil, name, hashAddress(name))) == 0 {
 		return append(dst, warning(r, "no row matches the name "+arrowField(name)))
 	}
 	any := func(string) (string, bool) { return "", false }

@@ -83,9 +83,12 @@ func (s *Snapshot) compute(dst []Group, addr string, rows []*Route, property fun
 	if len(rows) == 0 {
 		return dst, false, false
 	}
-	if r := rows[0]; len(rows) == 1 && r.c.when == nil && r.c.template.literal && r.c.match.Problem == "" && !r.Optional && !r.Fallback {
-		// Nothing competes: the common case.
-		return append(dst, Group{Pattern: r.Pattern, Pick: r.Pick, Balance: r.Balance, HashKey: hashKey(r), Number: 1, Matches: r.c.matches}), true, true
+	if len(rows) <= fewRows && s.apart(addr, rows) {
+		for i, r := range rows {
+			dst = append(dst, *r.group)
+			dst[len(dst)-1].Number = i + 1
+		}
+		return dst, true, true
 	}
 	base := len(dst)
 	dst, first = s.pass(dst, base, addr, rows, false, property)
@@ -93,6 +96,24 @@ func (s *Snapshot) compute(dst []Group, addr string, rows []*Route, property fun
 		dst, found = s.pass(dst, base, addr, rows, true, property)
 	}
 	return dst, first, found
+}
+
+// fewRows is up to how many rows the common case is looked for.
+const fewRows = 6
+
+// apart reports whether each of the rows is a group of its own and nothing competes: the common case.
+func (s *Snapshot) apart(addr string, rows []*Route) bool {
+	for i, r := range rows {
+		if !r.simple {
+			return false
+		}
+		for _, o := range rows[:i] {
+			if o.group.Pattern == r.group.Pattern {
+				return false
+			}
+		}
+	}
+	return len(rows) == 1 || s.space(addr) == spaceAll
 }
 
 // cand is a group on its way to the result: rows of one pattern with one pick.
@@ -128,14 +149,14 @@ func groupRows(cands []cand, rows []*Route, holds func(*Route) bool) []cand {
 		}
 		if i < 0 {
 			i = len(cands)
-			cands = append(cands, cand{pattern: r.c.pattern, matches: r.c.matches[:1:1], template: !r.c.template.literal})
+			cands = append(cands, cand{pattern: r.c.pattern, matches: r.c.match[:], template: !r.c.template.literal})
 			if at != nil {
 				at[groupKey{r.Pattern, r.Pick, r.Fallback}] = i
 			}
 			continue
 		}
 		c := &cands[i]
-		c.matches = append(c.matches, r.c.match)
+		c.matches = append(c.matches, r.c.match[0])
 		c.template = c.template || !r.c.template.literal
 	}
 	return cands

@@ -78,3 +78,24 @@ func (a *parray[T]) edit(i int, o owner) *T {
 	}
 	return &(*l).v[i%leafSize]
 }
+
+// slotArray is a persistent array of the refs of records. Refs stand in pages, so that the pointers to them are few and stay in the
+// processor's caches.
+type slotArray struct {
+	pages parray[[slotPage]uint64]
+	n     int
+}
+
+const slotPage = 4
+
+// at returns the place of slot i, which is less than n.
+func (a *slotArray) at(i int) *uint64 { return &a.pages.at(i / slotPage)[i%slotPage] }
+
+// edit returns the place of slot i, for writing. The array grows as far as that.
+func (a *slotArray) edit(i int, o owner) *uint64 {
+	for i/slotPage > a.pages.n {
+		a.pages.edit(a.pages.n, o)
+	}
+	a.n = max(a.n, i+1)
+	return &a.pages.edit(i/slotPage, o)[i%slotPage]
+}

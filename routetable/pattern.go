@@ -87,68 +87,102 @@ func compilePattern(text string) (*pattern, error) {
 	if len(text) > MaxTextBytes {
 		return nil, &RefusedError{What: "the pattern is longer than 64 KiB", Where: "pattern"}
 	}
-	switch {
-	case strings.HasPrefix(text, globPrefix):
+	if strings.HasPrefix(text, globPrefix) {
 		return compileGlob(text)
-	case strings.HasPrefix(text, topicPrefix):
-		return compileTopic(text), nil
 	}
-	return compileMessenger(text), nil
+	if isPlain(text) {
+		p := &struct {
+			pattern
+			lit [1]string
+		}{lit: [1]string{text}}
+		p.text, p.lits, p.isPlain = text, p.lit[:], true
+		return &p.pattern, nil
+	}
+	p := &struct {
+		pattern
+		room wildRoom
+	}{}
+	p.compileWild(&p.room, text)
+	return &p.pattern, nil
 }
 
 // compileChecked is compilePattern of a pattern that it compiled before: one of a row in the table.
 func compileChecked(text string) (*pattern, error) {
-	if strings.HasPrefix(text, globPrefix) {
-		return compileCheckedGlob(text)
+	if !strings.HasPrefix(text, globPrefix) {
+		return compilePattern(text)
 	}
-	return compilePattern(text)
+	g := newGlob()
+	return &g.pattern, g.pattern.compileGlob(&g.room, text)
 }
 
-// isMessengerLiteral reports whether compilePattern makes of the text a plain pattern of the dialect without a prefix.
-func isMessengerLiteral(text string) bool {
-	return len(text) <= MaxTextBytes && !strings.HasPrefix(text, globPrefix) && !strings.HasPrefix(text, topicPrefix) && !strings.ContainsAny(text, `*%\`)
+// wildRoom is memory for what a usual pattern of the Messenger or the topic dialect consists of.
+type wildRoom struct {
+	forms [1]form
+	wild  wild
+	lits  [5]string
+	kinds [4]byte
 }
 
-func compileMessenger(text string) *pattern {
-	if !strings.ContainsAny(text, `*%\`) {
-		return plainPattern(text)
+// isPlain reports whether a pattern that is no glob is its own text as a literal address.
+func isPlain(text string) bool {
+	if strings.HasPrefix(text, topicPrefix) {
+		return strings.IndexByte(text, '*') < 0
 	}
-	w := &wild{}
-	var lit []byte
+	return !strings.ContainsAny(text, `*%\`)
+}
+
+// compileWild compiles a pattern of the Messenger or the topic dialect that is not plain.
+func (p *pattern) compileWild(room *wildRoom, text string) {
+	w := &room.wild
+	w.lits, w.kinds = room.lits[:0], room.kinds[:0]
+	if strings.HasPrefix(text, topicPrefix) {
+		p.compileTopic(room, text)
+		return
+	}
+	start, escapes := 0, false
+	lit := func(end int) string {
+		if !escapes {
+			return text[start:end]
+		}
+		escapes = false
+		return unescape(text[start:end])
+	}
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
-		case c == '\\' && i+1 < len(text) && (text[i+1] == '*' || text[i+1] == '%' || text[i+1] == '\\'):
+		case c == '\\' && i+1 < len(text) && isEscaped(text[i+1]):
+			escapes = true
 			i++
-			lit = append(lit, text[i])
 		case c == wildAny || c == wildSeg:
-			w.lits, w.kinds = append(w.lits, string(lit)), append(w.kinds, c)
-			lit = lit[:0]
-		default:
-			lit = append(lit, c)
+			w.lits, w.kinds = append(w.lits, lit(i)), append(w.kinds, c)
+			start = i + 1
 		}
 	}
-	w.lits = append(w.lits, string(lit))
-	return patternOf(text, w, form{ats: -1})
+	w.lits = append(w.lits, lit(len(text)))
+	p.finish(room, text, form{ats: -1})
 }
 
-// plainPattern is the pattern of one literal address, in one piece.
-func plainPattern(text string) *pattern {
-	p := &struct {
-		pattern
-		lit [1]string
-	}{lit: [1]string{text}}
-	p.text, p.lits, p.isPlain = text, p.lit[:], true
-	return &p.pattern
-}
+// isEscaped reports whether a backslash before the character makes it literal.
+func isEscaped(c byte) bool { return c == wildAny || c == wildSeg || c == '\\' }
 
-func compileTopic(text string) *pattern {
-	if strings.IndexByte(text, '*') < 0 {
-		return plainPattern(text)
+// unescape drops the backslashes that escape.
+func unescape(text string) string {
+	b := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) && isEscaped(text[i+1]) {
+			i++
+		}
+		b = append(b, text[i])
 	}
+	return string(b)
+}
+
+func (p *pattern) compileTopic(room *wildRoom, text string) {
+	w := &room.wild
 	if text == topicPrefix+"*" {
-		return patternOf(text, &wild{lits: []string{topicPrefix, ""}, kinds: []byte{wildAny}}, form{topic: true, ats: -1})
+		w.lits, w.kinds = append(w.lits, topicPrefix, ""), append(w.kinds, wildAny)
+		p.finish(room, text, form{topic: true, ats: -1})
+		return
 	}
-	w := &wild{}
 	rest := text
 	for {
 		i := strings.IndexByte(rest, '*')
@@ -164,13 +198,15 @@ func compileTopic(text string) *pattern {
 		rest = rest[i+size:]
 	}
 	w.lits = append(w.lits, rest)
-	return patternOf(text, w, form{topic: true, ats: strings.Count(text, "@"), slash: text != topicPrefix+"**"})
+	p.finish(room, text, form{topic: true, ats: strings.Count(text, "@"), slash: text != topicPrefix+"**"})
 }
 
-// patternOf finishes a pattern of one wild form.
-func patternOf(text string, w *wild, f form) *pattern {
+// finish makes p of the room's wild, which is its one form.
+func (p *pattern) finish(room *wildRoom, text string, f form) {
+	w := &room.wild
 	if len(w.kinds) == 0 {
-		return &pattern{text: text, lits: w.lits}
+		*p = pattern{text: text, lits: w.lits}
+		return
 	}
 	for _, lit := range w.lits {
 		w.min += len(lit)
@@ -181,7 +217,8 @@ func patternOf(text string, w *wild, f form) *pattern {
 		}
 	}
 	f.prefix, f.suffix, f.w = w.lits[0], w.lits[len(w.lits)-1], w
-	return &pattern{text: text, forms: []form{f}, groups: len(w.kinds)}
+	room.forms[0] = f
+	*p = pattern{text: text, forms: room.forms[:], groups: len(w.kinds)}
 }
 
 // guard returns how long the literal prefix of a pattern must be to match addr: over the whole "scheme:" of a reserved scheme, over
@@ -198,16 +235,16 @@ func guard(addr string) int {
 
 // match reports whether addr fits the form. guard is guard(addr); pos is for wild.match.
 func (f *form) match(addr string, guard int, pos []int) bool {
-	if len(f.prefix) < guard || !strings.HasPrefix(addr, f.prefix) || !strings.HasSuffix(addr, f.suffix) {
+	if len(f.prefix) < guard {
 		return false
 	}
 	if f.w == nil {
-		return f.g.match(addr)
+		return strings.HasPrefix(addr, f.prefix) && strings.HasSuffix(addr, f.suffix) && f.g.match(addr)
 	}
-	if f.topic && (f.ats >= 0 && strings.Count(addr, "@") != f.ats || f.slash && strings.IndexByte(addr, '/') < 0) {
+	if !f.w.match(addr, pos) {
 		return false
 	}
-	return f.w.match(addr, pos)
+	return !f.topic || (f.ats < 0 || strings.Count(addr, "@") == f.ats) && (!f.slash || strings.IndexByte(addr, '/') >= 0)
 }
 
 // match reports whether addr fits the pattern.
@@ -233,9 +270,17 @@ func (p *pattern) matchGuarded(addr string, g int) bool {
 	return false
 }
 
-// mayFit reports whether addr holds the literals of a pattern's text in their order, which every address that fits does. It looks at the
+// mayFit reports whether a record may fit addr.
+func mayFit(rec record, addr string) bool {
+	if rec.flags()&recWild == 0 {
+		return rec.pattern() == addr
+	}
+	return holdsLiterals(rec.pattern(), addr)
+}
+
+// holdsLiterals reports whether addr holds the literals of a pattern's text in their order, which every address that fits does. It looks at the
 // text alone: that is far cheaper than to compile it. What is in brackets, in braces or behind a backslash is not looked at.
-func mayFit(text, addr string) bool {
+func holdsLiterals(text, addr string) bool {
 	isGlob := strings.HasPrefix(text, globPrefix)
 	if isGlob {
 		text = text[len(globPrefix):]

@@ -255,7 +255,7 @@ func (r *replay) put(b []byte) error {
 	}
 	e := r.e
 	if old := e.s.record(rec.slot()); old != nil {
-		r.remove(e.s.route(rec.slot()))
+		r.remove(e.s.routeOf(rec.slot()))
 	}
 	at := e.slot(&row)
 	*at = e.t.arena.put(rec)

@@ -57,25 +57,28 @@ type Route struct {
 
 	ID uint64 // set by the table, stable for the life of the row; 0 in a Route that is not in a table
 
+	// Set by ParseFile: where the row was read.
+	line, column int
+
 	// Set by the table.
 	pos int64     // the position; table order is (Order, pos)
 	c   *compiled // of the texts above
 	key uint64    // of the record that the row was made of, 0 for another
 
-	// Set by ParseFile: where the row was read.
-	line, column int
+	// Of a row that lookups find. They stand together, and the group behind them (wholeRow): that is all that most lookups read of a row.
+	group  *Group // of the row alone
+	simple bool   // the group is what the row gives, whatever the message is: a literal address without a problem, no predicate, not optional, no fallback
 }
 
 // compiled is what the table makes of a row's texts, once.
 type compiled struct {
 	pattern  *pattern
 	template *template
-	when     *When   // nil is always
-	key      string  // the address in normalised form: rows are told apart by it
-	match    Match   // of a literal address: Result, Hop and Problem
-	matches  []Match // match alone
-	hop      Hop     // of a literal address; match.Hop points here
-	warning  string  // what is probably not meant in a literal address
+	when     *When    // nil is always
+	key      string   // the address in normalised form: rows are told apart by it
+	match    [1]Match // of a literal address: Result, Hop and Problem
+	hop      Hop      // of a literal address; Hop of the match points here
+	warning  string   // what is probably not meant in a literal address
 }
 
 // NewRoute returns a row with every column at its default.

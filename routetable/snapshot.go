@@ -15,11 +15,11 @@ type Snapshot struct {
 	match        MatchMode
 	dynamicHosts bool // captures may supply whole hosts in every row
 
-	chunks []chunk        // records
-	slots  parray[uint64] // ref of the record of each slot, 0 is none
-	order  orderTree      // rows in table order
-	index  index          // rows by pattern
-	whens  int            // rows with a predicate
+	chunks []chunk   // records
+	slots  slotArray // ref of the record of each slot, 0 is none
+	order  orderTree // rows in table order
+	index  index     // rows by pattern
+	whens  int       // rows with a predicate
 	marks  map[string]string
 	recent recentChanges
 	caches *caches // of the table; nil in a snapshot under way
@@ -78,7 +78,7 @@ func (s *Snapshot) records(yield func(record) bool) {
 // Row returns the row with the id, or nil.
 func (s *Snapshot) Row(id uint64) *Route {
 	if rec := s.record(uint32(id)); rec != nil && rec.id() == id {
-		return s.route(uint32(id))
+		return s.routeOf(uint32(id))
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (s *Snapshot) Named(name string) *Route {
 	var found *Route
 	s.records(func(rec record) bool {
 		if bytes.Contains(rec.tail(), unsafe.Slice(unsafe.StringData(name), len(name))) {
-			if r := s.route(rec.slot()); r.Name == name {
+			if r := s.routeOf(rec.slot()); r.Name == name {
 				found = r
 			}
 		}
@@ -148,7 +148,7 @@ func (s *Snapshot) hasPattern(text string) bool {
 // rowsOf returns the rows of a pattern, in table order.
 func (s *Snapshot) rowsOf(text string) []*Route {
 	var rows []*Route
-	s.recordsOf(text, func(rec record) bool { rows = append(rows, s.route(rec.slot())); return true })
+	s.recordsOf(text, func(rec record) bool { rows = append(rows, s.routeOf(rec.slot())); return true })
 	slices.SortFunc(rows, compareRoutes)
 	return rows
 }
@@ -180,7 +180,7 @@ func (s *Snapshot) findKind(kind int, text, key, origin string) *Route {
 		if o := rec.origin(); o != origin && !(configured && Configured(o)) {
 			return true
 		}
-		if r := s.route(rec.slot()); r.c.key == key {
+		if r := s.routeOf(rec.slot()); r.c.key == key {
 			found = r
 		}
 		return found == nil
@@ -193,93 +193,97 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 	if len(addr) > MaxTextBytes {
 		return dst
 	}
+	var p probes
+	s.index.find(&p, addr, hash)
+	slots := distinct(p.slots())
 	base := len(dst)
-	var last *Route // the last row that was matched, and whether it fits: many rows of one pattern come one after the other
-	fits, wild, g := false, false, guard(addr)
-	var seen slotSet
-	s.index.find(addr, hash, func(slot uint32) {
-		if seen.has(slot) {
-			return
-		}
-		r := s.routeIfFits(slot, addr)
-		switch {
-		case r == nil:
-			return
-		case r.c.pattern.plain():
-		case last != nil && last.Pattern == r.Pattern:
-			if !fits {
-				return
-			}
-		default:
-			if last, fits = r, r.c.pattern.matchGuarded(addr, g); !fits {
-				return
-			}
-			wild = true
-		}
-		dst = append(dst, r)
-	})
+	m := matching{addr: addr, guard: guard(addr)}
+	for len(slots) > 0 {
+		n := min(len(slots), sideBySide)
+		dst = s.matchSlots(dst, slots[:n], &m)
+		slots = slots[n:]
+	}
 	sortRoutes(dst[base:])
-	if wild && len(dst)-base > 1 {
-		// A row is found once for each of its forms that fits, and for each place where the address holds its gram.
-		dst = dst[:base+len(slices.CompactFunc(dst[base:], func(a, b *Route) bool { return a.ID == b.ID }))]
+	return dst
+}
+
+// distinct drops what a list has twice: a row is found once for each of its forms that fits, and a false yes of a filter finds a row again.
+func distinct(slots []uint32) []uint32 {
+	if len(slots) > 32 {
+		slices.Sort(slots)
+		return slices.Compact(slots)
+	}
+	n := 0
+next:
+	for _, slot := range slots {
+		for _, o := range slots[:n] {
+			if o == slot {
+				continue next
+			}
+		}
+		slots[n] = slot
+		n++
+	}
+	return slots[:n]
+}
+
+// matching is an address on its way past the rows that may fit it.
+type matching struct {
+	addr  string
+	guard int
+	last  *Route // the last wildcard row, and whether it fits: many rows of one pattern come one after the other
+	fits  bool
+	touch uint32
+}
+
+// sideBySide is how many rows are fetched at once.
+const sideBySide = 16
+
+// matchSlots appends the rows of the slots, at most sideBySide, that fit. What no step depends on another for is read before it is looked at,
+// so that the processor waits for the memory of all rows at once.
+func (s *Snapshot) matchSlots(dst []*Route, slots []uint32, m *matching) []*Route {
+	var refs [sideBySide]uint64
+	var rows [sideBySide]*Route
+	for i, slot := range slots {
+		if int(slot) < s.slots.n {
+			refs[i] = *s.slots.at(int(slot))
+		}
+	}
+	for i, slot := range slots {
+		if refs[i] == 0 {
+			continue
+		}
+		if rows[i] = s.kept(slot, refs[i]); rows[i] == nil {
+			m.touch += recordAt(s.chunks, refs[i]).u32(recordHeader)
+		}
+	}
+	for i, slot := range slots {
+		if refs[i] == 0 {
+			continue
+		}
+		r := rows[i]
+		if r == nil {
+			if rec := recordAt(s.chunks, refs[i]); !mayFit(rec, m.addr) {
+				continue
+			}
+			r = s.route(slot, refs[i])
+		}
+		if m.fit(r) {
+			dst = append(dst, r)
+		}
 	}
 	return dst
 }
 
-// slotSet is the slots that a lookup has looked at: each is matched once, under however many keys it is found.
-type slotSet struct {
-	few  [16]uint32
-	n    int
-	many map[uint32]bool
-}
-
-// has reports whether the slot is in the set, and puts it in.
-func (s *slotSet) has(slot uint32) bool {
-	for _, o := range s.few[:min(s.n, len(s.few))] {
-		if o == slot {
-			return true
-		}
+// fit reports whether the row fits.
+func (m *matching) fit(r *Route) bool {
+	if r.c.pattern.plain() {
+		return r.group.Pattern == m.addr
 	}
-	if s.n < len(s.few) {
-		s.few[s.n] = slot
-		s.n++
-		return false
+	if m.last == nil || m.last.Pattern != r.Pattern {
+		m.last, m.fits = r, r.c.pattern.matchGuarded(m.addr, m.guard)
 	}
-	if s.many == nil {
-		s.many = map[uint32]bool{}
-	}
-	if s.many[slot] {
-		return true
-	}
-	s.many[slot] = true
-	return false
-}
-
-// routeIfFits returns the row of a slot, or nil where it is plain and not that of addr. Whether a wildcard fits is not known yet.
-func (s *Snapshot) routeIfFits(slot uint32, addr string) *Route {
-	if int(slot) >= s.slots.n {
-		return nil
-	}
-	ref := *s.slots.at(int(slot))
-	if ref == 0 {
-		return nil
-	}
-	r := s.kept(slot, ref)
-	if r == nil {
-		rec := recordAt(s.chunks, ref)
-		if rec.flags()&recWild == 0 {
-			if rec.pattern() != addr {
-				return nil
-			}
-		} else if !mayFit(rec.pattern(), addr) {
-			return nil
-		}
-		return s.route(slot)
-	}
-	if r.c.pattern.plain() && r.Pattern != addr {
-		return nil
-	}
-	return r
+	return m.fits
 }
 
 // sortRoutes puts rows in table order.

@@ -437,7 +437,7 @@ func checkTable(t interface{ Errorf(string, ...any) }, s *Snapshot) {
 			t.Errorf("row %x is not found by its id", r.ID)
 		}
 		byPattern[r.Pattern] = append(byPattern[r.Pattern], r)
-		if r.c.match.Route != r {
+		if r.c.match[0].Route != r {
 			t.Errorf("the match of row %x is of another row", r.ID)
 		}
 		if r.c.when != nil {
@@ -509,7 +509,7 @@ func checkFiled(t interface{ Errorf(string, ...any) }, s *Snapshot, r *Route) (w
 			if slices.Contains(s.index.keys.get(uint32(k.hash>>32)), k.hash>>32<<32|uint64(uint32(r.ID))) {
 				found = true
 				filed[uint32(k.hash>>32)] = true
-				if k.kind != kindRest && !s.index.filter.has(k.hash) {
+				if k.kind != kindRest && !s.index.paths.has(k.hash) && !s.index.grams.has(k.hash) {
 					t.Errorf("the filter does not know a key of %q", r.Pattern)
 				}
 			}
@@ -561,7 +561,7 @@ func naiveMatches(s *Snapshot, addr string, property func(string) (string, bool)
 				groups = append(groups, nil)
 			}
 			groups[i] = append(groups[i], r)
-			problem := r.c.match.Problem
+			problem := r.c.match[0].Problem
 			if !r.c.template.literal {
 				ends := r.c.pattern.capture(nil, addr)
 				result, ok := r.c.template.expand(addr, ends)
