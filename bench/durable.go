@@ -42,10 +42,12 @@ func measureDurable(s settings) []line {
 	m := mix.Mix{Rows: s.rows}
 	var next atomic.Int64
 	next.Store(int64(s.rows))
-	add := func() {
+	row := func() (add func()) {
 		r := m.Row(int(next.Add(1)))
-		_, err := t.Add(r.Pattern, r.Address)
-		check(err)
+		return func() {
+			_, err := t.Add(r.Pattern, r.Address)
+			check(err)
+		}
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	check(err)
@@ -54,7 +56,7 @@ func measureDurable(s settings) []line {
 		func() float64 {
 			return timed(func() {
 				for range oneByOne {
-					add()
+					row()()
 				}
 			}) / oneByOne
 		},
@@ -67,7 +69,7 @@ func measureDurable(s settings) []line {
 				}
 			}) / oneByOne
 		},
-		func() float64 { return addWaiting(add) })
+		func() float64 { return addWaiting(row) })
 	check(log.Close())
 	check(done())
 	return append(lines,
@@ -127,12 +129,13 @@ func snapshotOf(state string) string {
 	return strings.Join(files, " ")
 }
 
-// addWaiting does as many edits at once as there are waiting and returns the time of each.
-func addWaiting(add func()) float64 {
+// addWaiting does as many edits at once as there are waiting, each of which row makes, and returns the time of each.
+func addWaiting(row func() (add func())) float64 {
 	start := make(chan struct{})
 	var ready, done sync.WaitGroup
 	for range waiting {
 		ready.Add(1)
+		add := row()
 		done.Go(func() {
 			ready.Done()
 			<-start

@@ -85,27 +85,40 @@ func (d *door) work() {
 	for {
 		select {
 		case from := <-d.queue:
-			d.mu.Lock()
-			c := d.waiting[from][0].copy
-			d.mu.Unlock()
-			d.answer(c)
-			d.next(from)
+			list := d.first(from)
+			d.answer(from, list)
+			d.next(from, len(list))
 		case <-d.n.ctx.Done():
 			return
 		}
 	}
 }
 
-// next takes the request that was answered out, and puts the connection in line again if it has more.
-func (d *door) next(from *conn) {
+// maxTogether is how many requests of one connection are taken at once: edits among them share a sync of the disk.
+const maxTogether = 512
+
+// first gives the requests of a connection that are answered next.
+func (d *door) first(from *conn) (list []*Copy) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range d.waiting[from][:min(len(d.waiting[from]), maxTogether)] {
+		list = append(list, x.copy)
+	}
+	return list
+}
+
+// next takes the n requests that were answered out, and puts the connection in line again if it has more.
+func (d *door) next(from *conn, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.waiting[from]
-	if d.count--; list[0].due {
-		d.due--
+	for _, x := range list[:n] {
+		if d.count--; x.due {
+			d.due--
+		}
 	}
-	list[0] = doorRequest{}
-	if list = list[1:]; len(list) == 0 {
+	clear(list[:n])
+	if list = list[n:]; len(list) == 0 {
 		delete(d.waiting, from)
 		return
 	}
@@ -113,16 +126,23 @@ func (d *door) next(from *conn) {
 	d.queue <- from
 }
 
-// answer answers one request.
-func (d *door) answer(c *Copy) {
-	r := d.n.core.Answer(c.in.conn.who(), c.Message.Payload)
-	c.Settle(Outcome{Kind: wire.Accepted})
-	if r.Message != nil && r.To != "" {
-		d.n.send(r.To, r.Message, nil)
+// answer answers requests of a connection.
+func (d *door) answer(from *conn, list []*Copy) {
+	messages := make([][]byte, len(list))
+	for i, c := range list {
+		messages[i] = c.Message.Payload
 	}
-	if r.Watch != nil {
-		d.watch(r.Watch)
-	}
+	d.n.core.AnswerAll(from.who(), messages, func(r admin.Reply) {
+		c := list[0]
+		list = list[1:]
+		c.Settle(Outcome{Kind: wire.Accepted})
+		if r.Message != nil && r.To != "" {
+			d.n.send(r.To, r.Message, nil)
+		}
+		if r.Watch != nil {
+			d.watch(r.Watch)
+		}
+	})
 }
 
 // who is the caller at the other end, for commands.

@@ -21,7 +21,7 @@ import (
 // A router is killed again and again while many edit its table, and has each time exactly what it acknowledged.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	c := newCrash(t, rand.Uint64(), routerProgram)
+	c := newCrash(t, rand.Uint64(), routerProgram, routectlProgram)
 	for range 8 {
 		c.round()
 	}
@@ -34,8 +34,11 @@ type crash struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	program string
+	ctl     string // routectl
 	dir     string // the state
 	file    string // the table file
+	ahead   int    // edits that a connection has under way, at most
+	long    int    // one note in so many is long
 
 	model    *routetable.Table
 	acked    map[uint64]*tableEdit // by revision, those that model does not have yet
@@ -45,6 +48,7 @@ type crash struct {
 	loads    int                   // number of the content that model has
 	edits    int                   // sent in all
 
+	editing                                       time.Duration
 	rounds, kills, starts, found, lost, snapshots int
 }
 
@@ -56,11 +60,11 @@ type tableEdit struct {
 	answer    reply
 }
 
-func newCrash(t *testing.T, seed uint64, program string) *crash {
+func newCrash(t *testing.T, seed uint64, program, ctl string) *crash {
 	t.Logf("seed %d", seed)
 	dir := t.TempDir()
 	c := &crash{
-		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), program: program, dir: filepath.Join(dir, "state"), file: filepath.Join(dir, "crash.routes"),
+		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), program: program, ctl: ctl, ahead: 4, long: 4, dir: filepath.Join(dir, "state"), file: filepath.Join(dir, "crash.routes"),
 		model: routetable.New(), acked: map[uint64]*tableEdit{},
 	}
 	c.writeFile()
@@ -120,8 +124,8 @@ func (c *crash) finish() {
 	if status := r.wait(); status != 0 {
 		c.t.Errorf("exit status %d after SIGTERM", status)
 	}
-	c.t.Logf("%d rounds, %d kills in %d starts, %d of them at a snapshot; %d edits sent, %d revisions; in flight at a kill: %d kept, %d not; files: %v",
-		c.rounds, c.kills, c.starts, c.snapshots, c.edits, c.model.Revision(), c.found, c.lost, fileNames(c.t, c.dir))
+	c.t.Logf("%d rounds, %d kills in %d starts, %d of them at a snapshot; %d edits sent, %.0f/s while they were, %d revisions; in flight at a kill: %d kept, %d not; files: %v",
+		c.rounds, c.kills, c.starts, c.snapshots, c.edits, float64(c.edits)/c.editing.Seconds(), c.model.Revision(), c.found, c.lost, fileNames(c.t, c.dir))
 }
 
 func (c *crash) start() *process {
@@ -132,7 +136,7 @@ func (c *crash) start() *process {
 func (c *crash) ready() *router {
 	c.t.Helper()
 	p := c.start()
-	return &router{process: p, addr: strings.TrimPrefix(p.line(), "ready amqp://")}
+	return &router{process: p, addr: strings.TrimPrefix(p.line(), "ready amqp://"), ctlProgram: c.ctl}
 }
 
 // killAfter kills a program after some time, or where atSnapshot is set when it is writing a snapshot before that.
@@ -176,8 +180,11 @@ func (c *crash) editUntil(r *router, end func()) {
 	if reloads {
 		content++
 	}
+	began := time.Now()
 	for i := range 8 {
-		e := &editor{rnd: rand.New(rand.NewPCG(c.rnd.Uint64(), 0)), name: fmt.Sprintf("%d-%d", c.rounds, i), content: content}
+		e := &editor{
+			rnd: rand.New(rand.NewPCG(c.rnd.Uint64(), 0)), name: fmt.Sprintf("%d-%d", c.rounds, i), content: content, ahead: 1 + c.rnd.IntN(c.ahead), long: c.long,
+		}
 		wg.Go(func() {
 			done, inFlight, err := e.run(ctx, r.url())
 			mu.Lock()
@@ -212,6 +219,7 @@ func (c *crash) editUntil(r *router, end func()) {
 	}
 	end()
 	wg.Wait()
+	c.editing += time.Since(began)
 }
 
 // editor edits by one connection.
@@ -219,6 +227,8 @@ type editor struct {
 	rnd     *rand.Rand
 	name    string
 	content int
+	ahead   int // edits under way
+	long    int // one note in so many is long
 	sent    int
 	last    uint64 // the last revision that it was told
 }
@@ -230,9 +240,8 @@ func (e *editor) run(ctx context.Context, url string) (done, inFlight []*tableEd
 		return nil, nil, nil // killed so early
 	}
 	defer d.close()
-	ahead := 1 + e.rnd.IntN(4)
 	for {
-		for len(inFlight) < ahead {
+		for len(inFlight) < e.ahead {
 			x := e.next()
 			inFlight = append(inFlight, x)
 			if d.send(ctx, x.operation, x.arguments) != nil {
@@ -268,7 +277,7 @@ func (e *editor) address() string { return fmt.Sprintf("amqp://h%d.example:5672"
 func (e *editor) note() string {
 	e.sent++
 	note := fmt.Sprintf("note-%s-%d", e.name, e.sent)
-	if e.rnd.IntN(4) == 0 {
+	if e.rnd.IntN(e.long) == 0 {
 		note += strings.Repeat("n", e.rnd.IntN(60_000))
 	}
 	return note
@@ -347,7 +356,7 @@ type listedRevision struct {
 func (c *crash) check(r *router) {
 	c.t.Helper()
 	var list []listedRevision
-	if err := json.Unmarshal([]byte(r.ctl(c.t, "history", "-o", "json", "--limit", "10000")), &list); err != nil {
+	if err := json.Unmarshal([]byte(r.ctl(c.t, "history", "-o", "json", "--limit", fmt.Sprint(len(c.acked)+len(c.inFlight)+16))), &list); err != nil {
 		c.t.Fatal(err)
 	}
 	revision := uint64(0)
@@ -505,7 +514,7 @@ func (c *crash) rollBack(r *router) {
 // checkState has routectl look at the directory of a router that is not running.
 func (c *crash) checkState() {
 	c.t.Helper()
-	if out, status := stateCommand(c.t, "check", c.dir); status != 0 || !strings.Contains(out, " is whole\n") {
+	if out, status := stateCommand(c.t, c.ctl, "check", c.dir); status != 0 || !strings.Contains(out, " is whole\n") {
 		c.t.Errorf("state check: exit status %d\n%s", status, out)
 	}
 }
@@ -524,9 +533,9 @@ func fileNames(t testing.TB, dir string) (names []string) {
 }
 
 // stateCommand runs routectl state.
-func stateCommand(t testing.TB, verb, dir string) (out string, status int) {
+func stateCommand(t testing.TB, program, verb, dir string) (out string, status int) {
 	t.Helper()
-	p := start(t, "routectl state "+verb, routectlProgram, "state", verb, dir)
+	p := start(t, "routectl state "+verb, program, "state", verb, dir)
 	var b strings.Builder
 	for line := range p.lines {
 		b.WriteString(line + "\n")

@@ -187,7 +187,8 @@ func (p *process) expect(kind string) event {
 // router is a running router.
 type router struct {
 	*process
-	addr string
+	addr       string
+	ctlProgram string // routectl; empty: the one with the race detector
 }
 
 func (r *router) url() string { return "amqp://" + r.addr }
@@ -221,7 +222,11 @@ func (r *router) ctl(t testing.TB, args ...string) string {
 
 func (r *router) tryCtl(t testing.TB, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	cmd := exec.Command(routectlProgram, append([]string{"--url", r.url()}, args...)...)
+	program := routectlProgram
+	if r.ctlProgram != "" {
+		program = r.ctlProgram
+	}
+	cmd := exec.Command(program, append([]string{"--url", r.url()}, args...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {

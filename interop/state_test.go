@@ -56,11 +56,11 @@ func TestTwoRoutersOnOneDirectory(t *testing.T) {
 	r.ctl(t, "add", "COLOSSUS", "amqp://one")
 	refusesToStart(t, 1, keptArgs(dir), dir, fmt.Sprintf("is in use by another router (pid %d)", r.cmd.Process.Pid))
 	r.ctl(t, "add", "COLOSSUS", "amqp://two")
-	out, status := stateCommand(t, "check", dir)
+	out, status := stateCommand(t, routectlProgram, "check", dir)
 	if status != 0 || !strings.Contains(out, "is in use by a router") {
 		t.Errorf("state check of a router that runs: exit status %d\n%s", status, out)
 	}
-	if out, status := stateCommand(t, "repair", dir); status != 1 || !strings.Contains(out, "is in use by another router") {
+	if out, status := stateCommand(t, routectlProgram, "repair", dir); status != 1 || !strings.Contains(out, "is in use by another router") {
 		t.Errorf("state repair of a router that runs: exit status %d\n%s", status, out)
 	}
 	r.kill()
@@ -85,7 +85,7 @@ func TestADirectoryThatCannotBeOne(t *testing.T) {
 	writeFile(t, file, "text")
 	refusesToStart(t, 1, keptArgs(file), file, "not a directory")
 	refusesToStart(t, 1, keptArgs(filepath.Join(file, "state")), file, "not a directory")
-	out, status := stateCommand(t, "check", file+".none")
+	out, status := stateCommand(t, routectlProgram, "check", file+".none")
 	if status != 2 || !strings.Contains(out, "no such directory") {
 		t.Errorf("state check of nothing: exit status %d\n%s", status, out)
 	}
@@ -332,7 +332,7 @@ func TestADirectoryThatIsNotUnderstood(t *testing.T) {
 			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, c.text()) {
 				t.Errorf("the file was changed: %v", err)
 			}
-			if out, status := stateCommand(t, "check", dir); status != 1 || !strings.Contains(out, "problem: ") {
+			if out, status := stateCommand(t, routectlProgram, "check", dir); status != 1 || !strings.Contains(out, "problem: ") {
 				t.Errorf("state check: exit status %d\n%s", status, out)
 			}
 		})
@@ -394,11 +394,11 @@ func TestADamagedJournal(t *testing.T) {
 	if got, _ := os.ReadFile(journal); !bytes.Equal(got, b) {
 		t.Error("a refused start has changed the journal")
 	}
-	out, status := stateCommand(t, "check", dir)
+	out, status := stateCommand(t, routectlProgram, "check", dir)
 	if status != 1 || !strings.Contains(out, "problem: offset ") || !strings.Contains(out, " is damaged\n") {
 		t.Errorf("state check: exit status %d\n%s", status, out)
 	}
-	if out, status = stateCommand(t, "repair", dir); status != 0 || !strings.Contains(out, "done: table.00000001.journal is cut at offset ") {
+	if out, status = stateCommand(t, routectlProgram, "repair", dir); status != 0 || !strings.Contains(out, "done: table.00000001.journal is cut at offset ") {
 		t.Errorf("state repair: exit status %d\n%s", status, out)
 	}
 	r := startKept(t, dir)
@@ -421,7 +421,7 @@ func TestATornJournal(t *testing.T) {
 	if err := os.Truncate(journal, int64(len(b)-9)); err != nil {
 		t.Fatal(err)
 	}
-	if out, status := stateCommand(t, "check", dir); status != 0 || !strings.Contains(out, "a torn end") {
+	if out, status := stateCommand(t, routectlProgram, "check", dir); status != 0 || !strings.Contains(out, "a torn end") {
 		t.Errorf("state check: exit status %d\n%s", status, out)
 	}
 	r := startKept(t, dir)
@@ -434,7 +434,7 @@ func TestATornJournal(t *testing.T) {
 // A router is asked to end while many edit its table: it ends well, and what it acknowledged is there.
 func TestTermWithEditsInFlight(t *testing.T) {
 	t.Parallel()
-	c := newCrash(t, rand.Uint64(), routerProgram)
+	c := newCrash(t, rand.Uint64(), routerProgram, routectlProgram)
 	for range 3 {
 		r := c.ready()
 		c.check(r)

@@ -42,12 +42,25 @@ func arrowPattern(s string) string {
 }
 
 func needsQuotes(s string) bool {
-	if s == "" || strings.Contains(s, arrow) || !utf8.ValidString(s) {
+	if s == "" || strings.Contains(s, arrow) {
 		return true
 	}
-	return strings.ContainsFunc(s, func(c rune) bool {
-		return c == ' ' || c == ';' || c == '#' || c == '"' || c == '\'' || c == '`' || c == '\\' || !unicode.IsPrint(c) || c == 0xfeff
-	})
+	ascii := true
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c <= ' ', c == ';', c == '#', c == '"', c == '\'', c == '`', c == '\\', c == 0x7f:
+			return true
+		case c > 0x7f:
+			ascii = false
+		}
+	}
+	if ascii {
+		return false
+	}
+	if !utf8.ValidString(s) {
+		return true
+	}
+	return strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) || c == 0xfeff })
 }
 
 // arrowLine reads one line.
@@ -118,7 +131,9 @@ func (l *arrowLine) field(what string, equals bool) (string, error) {
 
 func (f *File) parseArrow(text string) error {
 	f.Routes = make([]Route, 0, min(strings.Count(text, "\n")+1, 1<<20))
-	f.compiled = make([]*compiled, 0, cap(f.Routes))
+	if f.later == nil {
+		f.compiled = make([]*compiled, 0, cap(f.Routes))
+	}
 	var pending []string
 	begun := false
 	for number := 1; text != ""; number++ {
@@ -206,20 +221,29 @@ func (f *File) keepComments(before []string, after string) {
 
 // arrowRow reads a row.
 func (f *File) arrowRow(l *arrowLine) (comment string, err error) {
-	r := &fileRow{op: Op{Route: NewRoute("", "")}}
 	begin := l.place()
-	r.pattern, r.hasPattern = begin, true
-	if r.op.Route.Pattern, err = l.field("the pattern", false); err != nil {
+	pattern, err := l.field("the pattern", false)
+	if err != nil {
 		return "", err
 	}
 	if err := l.arrow(); err != nil {
 		return "", err
 	}
-	r.address, r.hasAddress = l.place(), true
-	if r.op.Route.Address, err = l.field("the address", false); err != nil {
+	at := l.at
+	address, err := l.field("the address", false)
+	if err != nil {
 		return "", err
 	}
-	comment, err = l.columns(r.column)
+	if comment = l.blank(); l.end() && f.later != nil { // nothing that needs more care
+		f.Routes = append(f.Routes, Route{Pattern: pattern, Address: address, Retry: -1, line: begin.line, column: begin.column})
+		f.compileMore(laterRows)
+		return comment, nil
+	}
+	r := &fileRow{op: Op{Route: NewRoute(pattern, address)}, pattern: begin, hasPattern: true, hasAddress: true}
+	r.address = (&arrowLine{l.text, l.line, at}).place()
+	if !l.end() {
+		comment, err = l.columns(r.column)
+	}
 	if err != nil {
 		return "", err
 	}

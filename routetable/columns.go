@@ -325,6 +325,10 @@ func sameColumns(a, b *Route, set ColumnSet) string {
 // namedColumns is the set of columns that the caller gave a value: those it says, and those of the row that are not zero.
 func namedColumns(op *Op) ColumnSet {
 	set := op.Columns
+	if r := &op.Route; r.Pick == PickAll && r.Balance == LeastBusy && r.Weight == 0 && r.HashKey == "" && r.Order == 0 && !r.Fallback && !r.Optional &&
+		r.When == "" && r.Timeout == 0 && (r.Retry == 0 || r.Retry == -1) && !r.DynamicHost && r.Note == "" && r.Name == "" {
+		return set // most rows
+	}
 	for i := range columns {
 		c := &columns[i]
 		if c.isSet(&op.Route) && (c.set != ColRetry || op.Route.Retry != 0) {
@@ -336,6 +340,9 @@ func namedColumns(op *Op) ColumnSet {
 
 // copyColumns copies the columns in set.
 func copyColumns(dst, src *Route, set ColumnSet) {
+	if set == 0 {
+		return
+	}
 	for i := range columns {
 		if set&columns[i].set != 0 {
 			columns[i].copy(dst, src)

@@ -15,7 +15,7 @@ func commandOf(ops []Op) string {
 		return ""
 	}
 	var w commandWriter
-	w.Grow(64)
+	w.Grow(32 + len(ops[0].Route.Pattern) + len(ops[0].Route.Address))
 	if len(ops) > 1 {
 		fmt.Fprintf(&w, "apply of %d: ", len(ops))
 	}
@@ -109,6 +109,9 @@ func (w *commandWriter) anchor(op *Op) {
 
 func (w *commandWriter) columns(op *Op) {
 	named := namedColumns(op)
+	if named == 0 {
+		return
+	}
 	for i := range columns {
 		c := &columns[i]
 		if named&c.set == 0 {

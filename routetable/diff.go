@@ -88,8 +88,8 @@ func (s *Snapshot) DiffFile(f *File) (*Diff, error) {
 	c := comparison{match: [2]MatchMode{s.match, f.Match}}
 	at := map[rowKey]int{} // index of the pair of a row of the file
 	for i := range f.Routes {
-		r, err := e.loadRow(&f.Routes[i], OriginOperator, nil)
-		if err != nil {
+		r := new(Route)
+		if err := e.loadRow(r, &f.Routes[i], OriginOperator, nil); err != nil {
 			return nil, err
 		}
 		k := rowKey{r.Pattern, r.c.key}

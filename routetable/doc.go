@@ -5,7 +5,7 @@
 //
 //	route.go, columns.go, group.go  a row and its columns; a column as text; what a lookup gives
 //	op.go, verbs.go         edits and what they answer
-//	table.go                the one writer: edits, batches of them that go to disk together, watchers
+//	table.go, turn.go       the table, its watchers; the line of edits, and batches of them that go to disk together
 //	ops.go, edit.go         how an edit is done: ops, verb by verb, on a snapshot under way that nobody sees yet
 //	snapshot.go             the immutable table that readers hold
 //	record.go, arena.go     a row as bytes without pointers, and the chunks that hold them
@@ -30,12 +30,12 @@
 // array of refs to its record; a literal is compared there, a wildcard row is taken from the row cache, or made of its record, and
 // matched. The rows are sorted into table order, and lookup.go makes groups of them.
 //
-// An edit (Plan, under the table's lock) copies the newest snapshot, which is a handful of words, and does its ops on the copy: it writes
+// An edit (Plan, by whoever has the turn) copies the newest snapshot, which is a handful of words, and does its ops on the copy: it writes
 // a record behind the others in the arena, its ref to the row's slot, the row's place to the order tree, its hashes to the index. Each copies
-// the pages on its way at their first write in that edit, and no other, so older snapshots stay as they are. finish says what changed and
-// files it with the recent changes, by which caches tell what still holds. Without a state directory the snapshot is published then. With one
-// the edit waits in a batch; the first of the batch writes all of it to the journal, syncs once, publishes, and tells the watchers. A batch
-// that cannot be written takes the table back to the snapshot that readers have.
+// the pages on its way at their first write in that batch of edits, and no other, so published snapshots stay as they are. finish says what changed and
+// files it with the recent changes, by which caches tell what still holds. Edits that were asked for while others were being done
+// or written are one batch: whoever has the turn does them in order, writes them to the journal where there is one, syncs once, publishes, and
+// tells the watchers. A batch that cannot be written takes the table back to the snapshot that readers have.
 //
 // There is no network and no log here. A Route, Group or Match that the table gave out is shared and must not be written to.
 //

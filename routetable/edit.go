@@ -62,16 +62,45 @@ func (d *idSource) next() uint64 {
 	return uint64(d.serial)<<32 | uint64(slot)
 }
 
+// newEdit begins an edit of base, after the one before it was forgotten.
 func newEdit(t *Table, base *Snapshot) *edit {
-	s := *base
-	e := &edit{t: t, base: base, s: &s, nextPos: t.nextPos, ids: t.ids}
-	if t.open != nil && t.open.snapshot == base {
-		e.owner, e.shared = t.open.owner, true
+	e, s := t.idle, t.scratch
+	t.idle, t.scratch = nil, nil
+	if e == nil {
+		e = &edit{}
+	}
+	if s == nil {
+		s = &Snapshot{}
+	}
+	*s = *base
+	*e = edit{
+		t: t, base: base, s: s, nextPos: t.nextPos, ids: t.ids, buffer: e.buffer[:0],
+		touched: e.touched[:0], fresh: e.fresh[:0], written: e.written[:0], dropped: e.dropped[:0],
+	}
+	if t.batch.snapshot == base {
+		e.owner, e.shared = t.batch.owner, true
 		return e
 	}
 	t.owner++
 	e.owner = t.owner
 	return e
+}
+
+// forget keeps the room of an edit that is done for the next, and the snapshot that nobody can have seen: its base, where that was never
+// published and is not the newest, or what it gave up. What finish gave stays as it is.
+func (e *edit) forget() {
+	t := e.t
+	if cap(e.touched) > keepRoom || cap(e.buffer) > MaxTextBytes {
+		return
+	}
+	if e.shared && t.head == e.s {
+		t.scratch = e.base
+	} else if t.head == e.base {
+		t.scratch = e.s
+	}
+	clear(e.touched)
+	e.base, e.s = nil, nil
+	t.idle = e
 }
 
 // pattern returns the compiled pattern of a text, that of a row that has it where there is one.
@@ -106,11 +135,15 @@ func (e *edit) touch(id uint64, was *Route) *touch {
 
 // compile checks the texts and columns of r and fills r.c.
 func (e *edit) compile(r *Route, p *pattern) error {
+	return e.compileInto(new(compiled), r, p)
+}
+
+// compileInto is compile with c, which is empty.
+func (e *edit) compileInto(c *compiled, r *Route, p *pattern) error {
 	if err := checkColumns(r); err != nil {
 		return err
 	}
-	c, err := compileRow(r, p)
-	if err != nil {
+	if err := c.compile(r, p); err != nil {
 		return err
 	}
 	r.c = c
@@ -203,7 +236,6 @@ func (e *edit) put(r *Route) {
 		e.makePlace(r)
 	}
 	r.ID = e.ids.next()
-	r.c.match[0].Route = r
 	e.fresh = append(e.fresh, len(e.touched))
 	e.touched = append(e.touched, touch{id: r.ID, now: r})
 	e.insertRow(r)
@@ -226,17 +258,19 @@ func (e *edit) write(r *Route) {
 	e.written = append(e.written, ref)
 	e.s.chunks = e.t.arena.chunks
 	at := e.slot(r)
-	e.forget(*at)
+	e.dropRecord(*at)
 	*at = ref
 }
 
 // slot is the place of the row's ref, for writing.
-func (e *edit) slot(r *Route) *uint64 {
-	slot := int(uint32(r.ID))
+func (e *edit) slot(r *Route) *uint64 { return e.slotPlace(uint32(r.ID)) }
+
+func (e *edit) slotPlace(at uint32) *uint64 {
+	slot := int(at)
 	return e.s.slots.edit(slot, e.owner)
 }
 
-func (e *edit) forget(ref uint64) {
+func (e *edit) dropRecord(ref uint64) {
 	if ref != 0 {
 		e.dropped = append(e.dropped, ref)
 	}
@@ -270,7 +304,6 @@ func (e *edit) change(old, r *Route) {
 // restore puts back a row that was dropped, as r, whose id is set.
 func (e *edit) restore(r *Route) {
 	e.makePlace(r)
-	r.c.match[0].Route = r
 	e.touch(r.ID, nil).now = r
 	e.insertRow(r)
 }
@@ -278,7 +311,7 @@ func (e *edit) restore(r *Route) {
 func (e *edit) drop(r *Route) {
 	e.touch(r.ID, r).now = nil
 	at := e.slot(r)
-	e.forget(*at)
+	e.dropRecord(*at)
 	*at = 0
 	e.s.order.remove(r.orderKey(), e.owner)
 	e.s.index.remove(r, e.owner)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,7 +32,8 @@ type File struct {
 	Warnings []Warning // of ParseFile
 
 	compiled []*compiled // of Routes, as they were read
-	later    bool        // rows are compiled when all are read
+	later    *later      // while many rows are read; nil: each is compiled when it is read
+	once     bool        // none of Routes is there twice, as they were read
 
 	live     []Route // rows of live connections, written as comments
 	comments comments
@@ -134,8 +134,10 @@ func ParseFile(name string, data []byte) (*File, error) {
 	if f.yaml = looksYAML(text); f.yaml {
 		err = f.parseYAML(data[len(f.text)-len(text):])
 	} else {
-		f.later = len(text) > manyFileBytes
-		if err = f.parseArrow(text); f.later && (err != nil || !f.compileLater()) {
+		if len(text) > manyFileBytes {
+			f.later = new(later)
+		}
+		if err = f.parseArrow(text); f.later != nil && (!f.compileLater() || err != nil) {
 			// Row by row, so that the first error is told, and where.
 			f = newFile(f.text)
 			err = f.parseArrow(text)
@@ -144,6 +146,7 @@ func ParseFile(name string, data []byte) (*File, error) {
 	if err == nil {
 		err = f.check()
 	}
+	f.later = nil
 	if err != nil {
 		var fe *FileError
 		if !errors.As(err, &fe) {
@@ -244,8 +247,9 @@ func (f *File) addRow(r *fileRow, at place) error {
 	}
 	route := r.op.Route
 	route.line, route.column = at.line, at.column
-	if f.later {
-		f.Routes, f.compiled = append(f.Routes, route), append(f.compiled, nil)
+	if f.later != nil {
+		f.Routes = append(f.Routes, route)
+		f.compileMore(laterRows)
 		return nil
 	}
 	p, err := compilePattern(route.Pattern)
@@ -263,30 +267,87 @@ func (f *File) addRow(r *fileRow, at place) error {
 	return nil
 }
 
-// compileLater does for all rows what addRow left for later, on all processors, and reports whether there is nothing wrong with any.
-func (f *File) compileLater() (ok bool) {
-	n := runtime.GOMAXPROCS(0)
-	var bad atomic.Bool
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			for k := len(f.Routes) * i / n; k < len(f.Routes)*(i+1)/n && !bad.Load(); k++ {
-				r := &f.Routes[k]
-				p, err := compilePattern(r.Pattern)
-				if err == nil {
-					f.compiled[k], err = compileRow(r, p)
-				}
-				if err == nil {
-					err = checkColumns(r)
-				}
-				if err != nil {
-					bad.Store(true)
-				}
-			}
-		})
+// laterRows is how many rows are compiled together.
+const laterRows = 1 << 12
+
+// later is rows of a file that are compiled while others are read.
+type later struct {
+	begun int // rows
+	parts [][]compiledRow
+	bad   atomic.Bool
+	wg    sync.WaitGroup
+}
+
+// compiledRow is what is made of a row of a file, and the hash that tells it apart from others.
+type compiledRow struct {
+	c    *compiled
+	hash uint64
+}
+
+// compileMore begins with the rows that were read since it was called last, where they are least or more.
+func (f *File) compileMore(least int) {
+	l := f.later
+	rows := f.Routes[l.begun:]
+	if len(rows) < least {
+		return
 	}
-	wg.Wait()
-	return !bad.Load()
+	part := make([]compiledRow, len(rows))
+	l.begun, l.parts = len(f.Routes), append(l.parts, part)
+	l.wg.Go(func() {
+		if !l.bad.Load() && !compileRows(part, rows) {
+			l.bad.Store(true)
+		}
+	})
+}
+
+// compileRows reports whether there is nothing wrong with any of the rows.
+func compileRows(part []compiledRow, rows []Route) (ok bool) {
+	type plainRow struct {
+		compiled
+		pattern pattern
+		lit     [1]string
+	}
+	var room []plainRow
+	for i := range rows {
+		r := &rows[i]
+		if len(room) == 0 {
+			room = make([]plainRow, min(len(rows)-i, 64)) // not more: who keeps one row keeps all of them
+		}
+		w := &room[0]
+		room = room[1:]
+		p := &w.pattern
+		if len(r.Pattern) <= MaxTextBytes && !strings.HasPrefix(r.Pattern, globPrefix) && isPlain(r.Pattern) {
+			w.lit[0] = r.Pattern
+			*p = pattern{text: r.Pattern, lits: w.lit[:], isPlain: true}
+		} else {
+			var err error
+			if p, err = compilePattern(r.Pattern); err != nil {
+				return false
+			}
+		}
+		if w.compile(r, p) != nil || checkColumns(r) != nil {
+			return false
+		}
+		part[i] = compiledRow{&w.compiled, rowHash(r.Pattern, w.key)}
+	}
+	return true
+}
+
+// compileLater ends what compileMore began, and reports whether there is nothing wrong with any row.
+func (f *File) compileLater() (ok bool) {
+	l := f.later
+	f.compileMore(1)
+	l.wg.Wait()
+	if l.bad.Load() {
+		return false
+	}
+	f.compiled = make([]*compiled, 0, len(f.Routes))
+	for _, part := range l.parts {
+		for i := range part {
+			f.compiled = append(f.compiled, part[i].c)
+		}
+	}
+	return true
 }
 
 // manyFileBytes is the size from which the rows of a file are compiled together.
@@ -327,14 +388,22 @@ func (f *File) check() error {
 	}
 	f.Warnings = e.warn
 	loose := f.looseRows()
-	for i := range f.Routes {
-		r := f.Routes[i]
-		r.c = f.compiled[i]
-		f.Warnings = s.warnRow(f.Warnings, &r)
-		if loose > manyLoose {
-			f.Warnings = warnLoose(f.Warnings, &r)
+	var mu sync.Mutex
+	inParts(len(f.Routes), func(from, to int) {
+		var list []Warning
+		var r Route
+		for i := from; i < to; i++ {
+			r = f.Routes[i]
+			r.c = f.compiled[i]
+			list = s.warnRow(list, &r)
+			if loose > manyLoose {
+				list = warnLoose(list, &r)
+			}
 		}
-	}
+		mu.Lock()
+		f.Warnings = append(f.Warnings, list...)
+		mu.Unlock()
+	})
 	sortWarnings(f.Warnings)
 	return nil
 }
@@ -353,12 +422,25 @@ func (f *File) looseRows() int {
 // namesOf checks that no row of the file is there twice with other columns, and returns the rows that lead to names.
 func (e *edit) namesOf(f *File) (names []Route, compiled []*compiled, err error) {
 	seen := newSeen(len(f.Routes))
+	f.once = true
+	part := 0
 	for i := range f.Routes {
 		r := &f.Routes[i]
-		if o := seen.put(f.Routes, f.compiled, i); o >= 0 {
+		var hash uint64
+		if f.later == nil {
+			hash = rowHash(r.Pattern, f.compiled[i].key)
+		} else {
+			if len(f.later.parts[0]) == part {
+				f.later.parts, part = f.later.parts[1:], 0
+			}
+			hash = f.later.parts[0][part].hash
+			part++
+		}
+		if o := seen.put(f.Routes, f.compiled, i, hash); o >= 0 {
 			if err := e.twice(&f.Routes[o], r); err != nil {
 				return nil, nil, err
 			}
+			f.once = false
 			continue
 		}
 		if h := f.compiled[i].match[0].Hop; h != nil && h.IsName() {

@@ -115,11 +115,22 @@ func (m *hmap) remove(hash uint32, slot uint32, o owner) bool {
 	return true
 }
 
+// reserve makes as many buckets as more words ask for.
+func (m *hmap) reserve(more int, o owner) {
+	for m.n+more > bucketLoad*m.buckets.n {
+		m.grow(o)
+	}
+}
+
 // own makes a bucket writable, with room for a few words.
 func (m *hmap) own(at int, o owner) *bucket {
 	b := m.buckets.edit(at, o)
 	if b.owner != o {
-		b.words = append(make([]uint64, 0, len(b.words)+4), b.words...)
+		room := 4
+		if m.n < bucketLoad/2*m.buckets.n { // there is more to come
+			room = bucketLoad + 4
+		}
+		b.words = append(make([]uint64, 0, len(b.words)+room), b.words...)
 		b.owner = o
 	}
 	if len(b.words) == cap(b.words) {
@@ -132,7 +143,7 @@ func (m *hmap) own(at int, o owner) *bucket {
 func (m *hmap) grow(o owner) {
 	n := m.buckets.n
 	m.buckets.edit(n, o)
-	if n == 0 {
+	if m.n == 0 {
 		return
 	}
 	mask := 1

@@ -342,7 +342,11 @@ func (x *index) add(r *Route, o owner) {
 
 func (x *index) addForm(f *form, slot uint32, o owner) {
 	var room [maxGrams + 4]wildKey
-	keys := keysOf(room[:0], f)
+	x.mark(x.fileForm(keysOf(room[:0], f), slot, o))
+}
+
+// fileForm files a form under the one of its keys that has the fewest rows, which it returns.
+func (x *index) fileForm(keys []wildKey, slot uint32, o owner) wildKey {
 	best, least := keys[len(keys)-1], -1
 	for _, k := range keys {
 		if k.kind == kindRest && least >= 0 || k.kind == kindPath && !x.hasOutline(k.outline) && len(x.outlines) >= maxOutlines {
@@ -362,7 +366,7 @@ func (x *index) addForm(f *form, slot uint32, o owner) {
 	if x.keys.add(uint32(best.hash>>32), slot, o) {
 		x.filed[best.kind]++
 	}
-	x.mark(best)
+	return best
 }
 
 func (x *index) hasOutline(want outline) bool {

@@ -91,6 +91,7 @@ type Op struct {
 
 	Routes   []Route     // load
 	compiled []*compiled // load: of Routes, where they come from a file; used where they are still true
+	once     bool        // load: no row is there twice, as long as compiled is true of all
 	Mode     LoadMode    // load
 	Match    MatchMode   // match; load where SetMatch
 	SetMatch bool        // load: also set the match mode

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // do plans one op into the edit. The verbs are described at the Table methods of the same names.
@@ -55,9 +56,15 @@ func (e *edit) do(op *Op) error {
 
 // rowOf makes the row that an op asks for, with the columns that it names.
 func rowOf(op *Op) (*Route, ColumnSet) {
+	r := new(Route)
+	return r, r.fill(op)
+}
+
+// fill is rowOf into r, which is empty.
+func (r *Route) fill(op *Op) ColumnSet {
 	named := namedColumns(op)
-	r := NewRoute(op.Route.Pattern, op.Route.Address)
-	copyColumns(&r, &op.Route, named)
+	r.Pattern, r.Address, r.Retry = op.Route.Pattern, op.Route.Address, -1
+	copyColumns(r, &op.Route, named)
 	if r.Retry < 0 {
 		r.Retry = -1
 	}
@@ -66,7 +73,7 @@ func rowOf(op *Op) (*Route, ColumnSet) {
 		r.Origin = OriginOperator
 	}
 	r.line, r.column = op.Route.line, op.Route.column
-	return &r, named
+	return named
 }
 
 // key returns the address in the form that rows are told apart by, whether or not it is a good one.
@@ -88,7 +95,12 @@ func key(address string) string {
 
 // add appends a row, or puts it beside place where that says how.
 func (e *edit) add(op *Op, place func(*Route)) error {
-	r, named := rowOf(op)
+	w := &struct {
+		Route
+		c compiled
+	}{}
+	r := &w.Route
+	named := r.fill(op)
 	if err := checkOrigin(r.Origin); err != nil {
 		return err
 	}
@@ -96,10 +108,10 @@ func (e *edit) add(op *Op, place func(*Route)) error {
 	if err != nil {
 		return err
 	}
-	if err := e.compile(r, p); err != nil {
+	if err := e.compileInto(&w.c, r, p); err != nil {
 		return err
 	}
-	if old := e.s.find(r.Pattern, r.c.key, r.Origin); old != nil {
+	if old := e.s.findCompiled(r, r.Origin); old != nil {
 		if c := sameColumns(old, r, named); c != "" {
 			return &ConflictError{
 				What:     fmt.Sprintf("%s --> %s is there with another %s", arrowField(old.Pattern), arrowField(MaskUserinfo(old.Address)), c),
@@ -250,7 +262,7 @@ func (e *edit) replace(op *Op) error {
 	if err := e.compile(r, first.c.pattern); err != nil {
 		return err
 	}
-	if equal := e.s.find(r.Pattern, r.c.key, first.Origin); equal != nil && equal.ID != first.ID {
+	if equal := e.s.findCompiled(r, first.Origin); equal != nil && equal.ID != first.ID {
 		e.drop(equal)
 		e.note("the equal row further on is removed")
 	}
@@ -500,67 +512,110 @@ func (e *edit) load(op *Op) error {
 	if op.Mode == LoadReplace {
 		return e.loadReplace(rows, origin)
 	}
+	var fresh []*Route
 	for _, r := range rows {
-		if old := e.s.find(r.Pattern, r.c.key, origin); old != nil {
-			if sameColumns(old, r, ^ColumnSet(0)) != "" {
-				r.Address, r.Origin, r.pos = old.Address, old.Origin, old.pos
-				e.change(old, r)
-			}
-			continue
+		old := e.s.findCompiled(r, origin)
+		switch {
+		case old == nil:
+			r.pos = e.lastPos()
+			fresh = append(fresh, r)
+		case sameColumns(old, r, ^ColumnSet(0)) != "":
+			r.Address, r.Origin, r.pos = old.Address, old.Origin, old.pos
+			e.change(old, r)
 		}
-		r.pos = e.lastPos()
-		e.put(r)
 	}
-	return nil
+	return e.putAll(fresh)
 }
 
 // loadList makes the rows of a load, each once.
 func (e *edit) loadList(op *Op) ([]*Route, error) {
-	origin := op.Origin
-	if origin == "" {
-		origin = OriginOperator
-	}
-	rows := make([]*Route, 0, len(op.Routes))
+	rows := make([]*Route, len(op.Routes))
 	list := make([]*compiled, len(op.Routes))
-	seen := newSeen(len(op.Routes))
-	for i := range op.Routes {
-		var c *compiled
-		if i < len(op.compiled) {
-			c = op.compiled[i]
+	var mu sync.Mutex
+	var failed error
+	first, changed := len(rows), len(op.compiled) < len(rows)
+	inParts(len(rows), func(from, to int) {
+		err := e.loadRows(op, rows, list, from, to)
+		mu.Lock()
+		defer mu.Unlock()
+		for i := from; i < to && !changed && err == nil; i++ {
+			changed = list[i] != op.compiled[i]
 		}
-		r, err := e.loadRow(&op.Routes[i], origin, c)
-		if err != nil {
-			return nil, err
+		if err != nil && from < first {
+			first, failed = from, err
 		}
-		list[i] = r.c
-		if o := seen.put(op.Routes, list, i); o >= 0 {
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	if op.once && !changed {
+		return rows, nil
+	}
+	seen, n := newSeen(len(rows)), 0
+	for i, r := range rows {
+		if o := seen.put(op.Routes, list, i, rowHash(r.Pattern, r.c.key)); o >= 0 {
 			if err := e.twice(&op.Routes[o], r); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		rows = append(rows, r)
+		rows[n] = r
+		n++
 	}
-	return rows, nil
+	return rows[:n], nil
 }
 
-// seen finds rows of a list that are there already, by the hash of pattern and normalised address.
-type seen map[uint64]int32
+// loadRows makes the rows of a part of a load.
+func (e *edit) loadRows(op *Op, rows []*Route, list []*compiled, from, to int) error {
+	origin := op.Origin
+	if origin == "" {
+		origin = OriginOperator
+	}
+	var room []Route
+	for i := from; i < to; i++ {
+		if len(room) == 0 {
+			room = make([]Route, min(to-i, 64))
+		}
+		rows[i], room = &room[0], room[1:]
+		var c *compiled
+		if i < len(op.compiled) {
+			c = op.compiled[i]
+		}
+		if err := e.loadRow(rows[i], &op.Routes[i], origin, c); err != nil {
+			return err
+		}
+		list[i] = rows[i].c
+	}
+	return nil
+}
 
-func newSeen(n int) seen { return make(seen, n) }
+// seen finds rows of a list that are there already, by the hash of pattern and normalised address: a table of their places and 1.
+type seen []int32
+
+func newSeen(n int) seen {
+	size := 16
+	for size < 2*n {
+		size *= 2
+	}
+	return make(seen, size)
+}
+
+// rowHash is the hash that tells rows of a list apart.
+func rowHash(pattern, key string) uint64 {
+	return mix(hashAddress(pattern)^mix(hashAddress(key), 1), 2)
+}
 
 // put notes row i, and returns the place of the row that is the same one, or -1.
-func (s seen) put(rows []Route, compiled []*compiled, i int) int {
+func (s seen) put(rows []Route, compiled []*compiled, i int, hash uint64) int {
 	r, key := &rows[i], compiled[i].key
-	id := mix(hashAddress(r.Pattern)^mix(hashAddress(key), 1), 2)
-	for ; ; id++ {
-		at, there := s[id]
-		if !there {
-			s[id] = int32(i)
+	for ; ; hash++ {
+		at := &s[hash&uint64(len(s)-1)]
+		if *at == 0 {
+			*at = int32(i + 1)
 			return -1
 		}
-		if rows[at].Pattern == r.Pattern && compiled[at].key == key {
-			return int(at)
+		if o := int(*at - 1); rows[o].Pattern == r.Pattern && compiled[o].key == key {
+			return o
 		}
 	}
 }
@@ -606,7 +661,10 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 	last := int64(math.MinInt64)
 	keep := map[uint32]bool{}
 	for i, r := range rows {
-		o := e.s.find(r.Pattern, r.c.key, origin)
+		if e.s.Len() == 0 {
+			break
+		}
+		o := e.s.findCompiled(r, origin)
 		if o == nil {
 			continue
 		}
@@ -637,8 +695,7 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 		}
 	}
 	l.place()
-	l.put()
-	return nil
+	return l.put()
 }
 
 // place gives a position to every row that does not keep its own. Where there is no room between two rows, those about them are moved, and
@@ -731,11 +788,12 @@ func (l *loading) placeRun(order int, list []int, from, to int, last bool) (done
 }
 
 // put puts the rows, which have their positions.
-func (l *loading) put() {
+func (l *loading) put() error {
 	e := l.e
+	fresh := l.rows[:0:0]
 	for i, r := range l.rows {
 		if l.old[i] == 0 {
-			e.put(r)
+			fresh = append(fresh, r)
 			continue
 		}
 		if r.ID != 0 { // it was taken out to stand elsewhere
@@ -755,36 +813,32 @@ func (l *loading) put() {
 			e.change(o, r)
 		}
 	}
+	return e.putAll(fresh)
 }
 
-// loadRow makes the row of a load. c is what a file made of the row when it was read, nil where it was not read.
-func (e *edit) loadRow(from *Route, origin string, c *compiled) (*Route, error) {
-	w := &struct {
-		Route
-		c compiled
-	}{Route: *from}
-	r := &w.Route
+// loadRow makes r the row of a load. c is what a file made of the row when it was read, nil where it was not read.
+func (e *edit) loadRow(r, from *Route, origin string, c *compiled) error {
+	*r = *from
 	if r.Retry < 0 {
 		r.Retry = -1
 	}
-	r.Origin, r.ID, r.pos, r.c, r.key = origin, 0, 0, &w.c, 0
+	r.Origin, r.ID, r.pos, r.c, r.key = origin, 0, 0, nil, 0
 	err := checkColumns(r)
 	if err == nil && c != nil && c.holds(r) {
-		w.c = *c
-		w.c.become(r)
-		return r, nil
+		r.c = c // shared with the file
+		return nil
 	}
 	var p *pattern
 	if err == nil {
 		p, err = e.pattern(r.Pattern)
 	}
 	if err == nil {
-		err = w.c.compile(r, p)
+		err = e.compile(r, p)
 	}
 	if err != nil {
-		return nil, atLine(r, err)
+		return atLine(r, err)
 	}
-	return r, nil
+	return nil
 }
 
 // atLine says at which line of its file a row is refused.

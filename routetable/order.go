@@ -1,5 +1,7 @@
 package routetable
 
+import "slices"
+
 // orderTree is the rows in table order: a persistent B+ tree of their keys. Its leaves have no pointers.
 type orderTree struct{ root *orderNode }
 
@@ -136,6 +138,56 @@ func (n *orderNode) split(last int, o owner) (left, right *orderNode) {
 	}
 	n.n -= right.n
 	return n, right
+}
+
+// with returns keys with those of the tree, sorted; not ok where two of them have one place.
+func (t *orderTree) with(keys []orderKey) (all []orderKey, ok bool) {
+	t.each(0, func(k orderKey) bool { keys = append(keys, k); return true })
+	compare := func(a, b orderKey) int {
+		switch {
+		case a.less(b):
+			return -1
+		case b.less(a):
+			return 1
+		}
+		return 0
+	}
+	if !slices.IsSortedFunc(keys, compare) {
+		slices.SortFunc(keys, compare)
+	}
+	for i := 1; i < len(keys); i++ {
+		if keys[i].order == keys[i-1].order && keys[i].pos == keys[i-1].pos {
+			return nil, false
+		}
+	}
+	return keys, true
+}
+
+// fill makes the tree one of sorted keys, with full pages.
+func (t *orderTree) fill(keys []orderKey, o owner) {
+	var level []*orderNode
+	for len(keys) > 0 {
+		n := min(len(keys), maxOrderLeaf)
+		level = append(level, &orderNode{owner: o, n: n, keys: slices.Clone(keys[:n])})
+		keys = keys[n:]
+	}
+	for len(level) > 1 {
+		var above []*orderNode
+		for len(level) > 0 {
+			n := min(len(level), maxOrderKids)
+			x := &orderNode{owner: o, kids: slices.Clone(level[:n])}
+			for _, kid := range x.kids {
+				x.keys = append(x.keys, kid.keys[0])
+				x.n += kid.n
+			}
+			above, level = append(above, x), level[n:]
+		}
+		level = above
+	}
+	t.root = nil
+	if len(level) > 0 {
+		t.root = level[0]
+	}
 }
 
 // remove takes a key out, which is there.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 var (
@@ -54,26 +55,9 @@ func (r *replay) snapshot(from io.Reader, size int64) error {
 	s.match, s.generation, s.revision = MatchMode(flags&flagMatchFirst), numbers[0], numbers[1]
 	r.e.ids.serial, r.e.nextPos = uint32(numbers[2]), pos
 	s.index.reserve(s, int(numbers[3]))
-	var rec []byte
-	for range rows {
-		head, err := b.Peek(recordHeader)
-		if err != nil {
-			return errSnapshot
-		}
-		n := record(head).size()
-		if int64(n) > size || n < recordHeader {
-			return errSnapshot
-		}
-		if cap(rec) < n {
-			rec = make([]byte, n)
-		}
-		rec = rec[:n]
-		if _, err := io.ReadFull(b, rec); err != nil {
-			return errSnapshot
-		}
-		if err := r.put(rec); err != nil {
-			return err
-		}
+	s.index.keys.reserve(int(rows+numbers[3]), r.e.owner)
+	if err := r.rows(b, size, int(rows)); err != nil {
+		return err
 	}
 	entries, err := binary.ReadUvarint(b)
 	if err != nil {
@@ -96,6 +80,85 @@ func (r *replay) snapshot(from io.Reader, size int64) error {
 		return errSnapshot
 	}
 	return nil
+}
+
+// rows reads the records of a snapshot of at most size bytes, which are all there is.
+func (r *replay) rows(b *bufio.Reader, size int64, rows int) error {
+	var failed error
+	keys := make([]orderKey, 0, rows)
+	err := inBunches(func(u *bunch) bool {
+		u.raw = u.raw[:0]
+		for u.to = 0; u.to < bunchRows && rows > 0 && failed == nil; u.to++ {
+			u.raw, failed = appendRead(u.raw, b, size)
+			rows--
+		}
+		return u.to > 0 && failed == nil
+	}, func(u *bunch) {
+		for rest := u.raw; len(rest) > 0 && u.err == nil; {
+			rest, u.err = u.addRecord(rest)
+		}
+	}, func(u *bunch) error {
+		keys = append(keys, u.order...)
+		return r.e.putBunch(u)
+	})
+	if failed != nil {
+		return failed
+	}
+	if err != nil {
+		return err
+	}
+	all, ok := r.e.s.order.with(keys)
+	if !ok { // one of an older version, where rows of one order could share a position
+		for _, k := range keys {
+			r.e.s.order.add(k, r.e.owner)
+		}
+		return nil
+	}
+	r.e.s.order.fill(all, r.e.owner)
+	return nil
+}
+
+// appendRead appends the next record of a snapshot of at most size bytes.
+func appendRead(dst []byte, b *bufio.Reader, size int64) ([]byte, error) {
+	head, err := b.Peek(recordHeader)
+	if err != nil {
+		return dst, errSnapshot
+	}
+	n := record(head).size()
+	if int64(n) > size || n < recordHeader {
+		return dst, errSnapshot
+	}
+	at := len(dst)
+	dst = slices.Grow(dst, n)[:at+n]
+	if _, err := io.ReadFull(b, dst[at:]); err != nil {
+		return dst, errSnapshot
+	}
+	return dst, nil
+}
+
+// addRecord notes the row of the record at the start of b, and cuts it off.
+func (u *bunch) addRecord(b []byte) (rest []byte, err error) {
+	rec, rest, ok := readRecord(b)
+	var row Route
+	if !ok || !validRecord(rec, &row) {
+		return nil, errChange
+	}
+	u.records = append(u.records, rec...)
+	if rec.flags()&recWild == 0 {
+		u.file(&row, &pattern{text: row.Pattern, lits: []string{row.Pattern}, isPlain: true})
+		return rest, nil
+	}
+	p, err := compileChecked(row.Pattern)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errChange, err)
+	}
+	u.file(&row, p)
+	return rest, nil
+}
+
+// validRecord fills row with what a record from disk says, and reports whether it can be one of a table.
+func validRecord(rec record, row *Route) bool {
+	return rec.slot() < maxSlots && rec.id()>>32 != 0 && rec.row(row) && checkColumns(row) == nil
 }
 
 // marks reads the marks; there are at most size bytes.
@@ -186,11 +249,8 @@ const maxSlots = 1 << 28
 // put takes a record, in the place of the row that has its slot, if any.
 func (r *replay) put(b []byte) error {
 	rec, rest, ok := readRecord(b)
-	if !ok || len(rest) > 0 || rec.slot() >= maxSlots || rec.id()>>32 == 0 {
-		return errChange
-	}
 	var row Route
-	if !rec.row(&row) || checkColumns(&row) != nil {
+	if !ok || len(rest) > 0 || !validRecord(rec, &row) {
 		return errChange
 	}
 	e := r.e

@@ -120,16 +120,22 @@ func (s *Snapshot) record(slot uint32) record {
 
 // recordsOf calls yield with the records of the rows of a pattern, in no order.
 func (s *Snapshot) recordsOf(text string, yield func(record) bool) {
-	for _, kind := range [...]int{kindExact, kindText} {
-		for _, w := range s.index.keys.get(uint32(hashText(kind, text) >> 32)) {
-			rec := s.record(uint32(w))
-			// A row whose literal happens to be this text is filed under kindExact too: its own text decides. A row filed under both
-			// kinds has two texts.
-			if rec != nil && rec.pattern() == text && (rec.flags()&recWild != 0) == (kind == kindText) && !yield(rec) {
-				return
-			}
+	if s.recordsOfKind(kindExact, text, yield) {
+		s.recordsOfKind(kindText, text, yield)
+	}
+}
+
+// recordsOfKind is recordsOf where the text is a plain pattern (kindExact), or is not (kindText). It reports whether yield asks for more.
+func (s *Snapshot) recordsOfKind(kind int, text string, yield func(record) bool) bool {
+	for _, w := range s.index.keys.get(uint32(hashText(kind, text) >> 32)) {
+		rec := s.record(uint32(w))
+		// A row whose literal happens to be this text is filed under kindExact too: its own text decides. A row filed under both
+		// kinds has two texts.
+		if rec != nil && rec.pattern() == text && (rec.flags()&recWild != 0) == (kind == kindText) && !yield(rec) {
+			return false
 		}
 	}
+	return true
 }
 
 // recordsOfOrigin is recordsOf for the rows of one learned origin.
@@ -181,14 +187,29 @@ func (s *Snapshot) firstOf(text string, is func(record) bool) *Route {
 // find returns the row of a pattern that an op on (key, origin) means: among configured rows the key alone decides. The rows of a learned
 // origin are mostly few, where a pattern may have thousands.
 func (s *Snapshot) find(text, key, origin string) *Route {
+	if found := s.findKind(kindExact, text, key, origin); found != nil {
+		return found
+	}
+	return s.findKind(kindText, text, key, origin)
+}
+
+// findCompiled is find of the row that r, which is compiled, would be.
+func (s *Snapshot) findCompiled(r *Route, origin string) *Route {
+	if r.c.pattern.plain() {
+		return s.findKind(kindExact, r.Pattern, r.c.key, origin)
+	}
+	return s.findKind(kindText, r.Pattern, r.c.key, origin)
+}
+
+func (s *Snapshot) findKind(kind int, text, key, origin string) *Route {
 	var found *Route
 	hash := keyHash32(key)
 	configured := Configured(origin)
-	rows := s.recordsOf
+	rows := func(yield func(record) bool) { s.recordsOfKind(kind, text, yield) }
 	if Learned(origin) {
-		rows = func(text string, yield func(record) bool) { s.recordsOfOrigin(origin, text, yield) }
+		rows = func(yield func(record) bool) { s.recordsOfOrigin(origin, text, yield) }
 	}
-	rows(text, func(rec record) bool {
+	rows(func(rec record) bool {
 		if rec.keyHash() != hash {
 			return true
 		}

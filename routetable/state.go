@@ -2,7 +2,6 @@ package routetable
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,10 +17,11 @@ type state struct {
 	journal *journal.Journal
 	log     *slog.Logger
 
-	// Owned by whoever commits.
-	refused string // what the log was told of the disk; empty: it takes changes
-	size    int64  // of the journal when the last snapshot was begun
-	writing bool   // a snapshot is being written; guarded by the table's lock
+	refused string // what the log was told of the disk; empty: it takes changes; guarded by the table's turn
+
+	// Guarded by the table's mu.
+	size    int64 // of the journal when the last snapshot was begun
+	writing bool  // a snapshot is being written
 }
 
 // StateError says that a change could not be kept on disk. The table is as it was before it.
@@ -33,8 +33,6 @@ func (e *StateError) Error() string {
 
 // Unwrap is the error of the file system.
 func (e *StateError) Unwrap() error { return e.Err }
-
-var errClosed = errors.New("the table is closed")
 
 // Open returns the table that a directory keeps, an empty one for a new directory, exactly as it was after the last change that was
 // acknowledged. From then on a change is done when it is on disk: Apply returns after the sync that it shares with all changes that wait
@@ -65,17 +63,12 @@ func Open(dir string, log *slog.Logger, opts ...Option) (*Table, error) {
 
 // Close waits for changes under way and gives the directory free. Later changes are refused.
 func (t *Table) Close() error {
-	t.mu.Lock()
+	t.turn.Lock()
 	t.closed = true
-	last := t.last
-	t.mu.Unlock()
+	t.turn.Unlock()
 	if t.state == nil {
 		return nil
 	}
-	if last != nil {
-		<-last.done
-	}
-	// A batch that failed with the one before it may end behind a later one, but has nothing to write.
 	t.running.Wait()
 	return t.state.journal.Close()
 }
@@ -120,13 +113,13 @@ func appendStateHead(dst []byte, s *Snapshot, marked bool) []byte {
 	return dst
 }
 
-// appendChange appends a change for the journal; nil where it touches nothing that is kept.
+// appendChange appends a change for the journal, where it touches anything that is kept.
 //
 //	change = flags [ marks ] revision serial position gone { id } count { record } [ entry ]
 //
 // flags is one byte, position a varint, ids are u64, the other numbers uvarints; the rows are as they are after it, those that are gone by
 // their ids; what is left is the entry of the history.
-func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int64, marked bool, x *historyEntry) []byte {
+func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int64, marked bool, x *historyEntry) (_ []byte, kept bool) {
 	gone, rows := 0, 0
 	for _, r := range c.Removed {
 		if durable(r.Origin) {
@@ -142,7 +135,7 @@ func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int
 		}
 	}
 	if gone+rows == 0 && x == nil && !c.MatchSet && !marked {
-		return nil
+		return dst, false
 	}
 	dst = appendStateHead(dst, s, marked)
 	dst = appendNumbers(dst, s.revision, uint64(ids.serial))
@@ -164,7 +157,7 @@ func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int
 	if x != nil {
 		dst = x.appendTo(dst)
 	}
-	return dst
+	return dst, true
 }
 
 // writeState writes a snapshot for the disk.

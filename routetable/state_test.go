@@ -59,11 +59,11 @@ func TestTableOutlivesItsProcess(t *testing.T) {
 			m.note(t)
 			want, history := kept(m.table.Snapshot()), m.table.History(0, 0)
 			if rapid.Bool().Draw(t, "compact") {
-				m.table.commits.Lock()
+				m.table.turn.Lock()
 				if err := m.table.mend(); err != nil {
 					t.Fatal(err)
 				}
-				m.table.commits.Unlock()
+				m.table.turn.Unlock()
 			}
 			if err := m.table.Close(); err != nil {
 				t.Fatal(err)
@@ -171,6 +171,20 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
+// inLine runs f, which edits the table, and returns when its edit is in line behind the others. Somebody else has the turn.
+func inLine(table *Table, wg *sync.WaitGroup, f func()) {
+	waiting := func() int {
+		table.asking.Lock()
+		defer table.asking.Unlock()
+		return len(table.asked)
+	}
+	before := waiting()
+	wg.Go(f)
+	for waiting() == before {
+		runtime.Gosched()
+	}
+}
+
 // TestLiveRowsDoNotWaitForAFullDisk has rows of live connections come and go while edits before them wait for a disk that then refuses: the
 // edits are given up, the rows are as their connections say.
 func TestLiveRowsDoNotWaitForAFullDisk(t *testing.T) {
@@ -191,23 +205,9 @@ func TestLiveRowsDoNotWaitForAFullDisk(t *testing.T) {
 	if err := table.state.journal.Close(); err != nil {
 		t.Fatal(err)
 	}
-	table.commits.Lock() // the disk is slow
+	table.turn.Lock() // the disk is slow
 	var wg sync.WaitGroup
-	in := func(f func()) { // in line behind the others
-		table.mu.Lock()
-		head := table.head
-		table.mu.Unlock()
-		wg.Go(f)
-		for {
-			table.mu.Lock()
-			moved := table.head != head
-			table.mu.Unlock()
-			if moved {
-				return
-			}
-			runtime.Gosched()
-		}
-	}
+	in := func(f func()) { inLine(table, &wg, f) }
 	refused := func() {
 		_, err := table.Add(fmt.Sprintf("B/%d", rand.Int()), "h2")
 		if se := (*StateError)(nil); !errors.As(err, &se) {
@@ -218,7 +218,7 @@ func TestLiveRowsDoNotWaitForAFullDisk(t *testing.T) {
 	in(func() { do(table.Withdraw("link:1")) })
 	in(refused)
 	in(func() { do(table.Add("A", "link:2", WithOrigin("link:2"))) })
-	table.commits.Unlock()
+	table.turn.Unlock()
 	wg.Wait()
 	s := table.Snapshot()
 	if got := kept(s); got != before {
@@ -313,7 +313,8 @@ func FuzzReplay(f *testing.F) {
 		f.Fatal(err)
 	}
 	s := table.Snapshot()
-	f.Add(appendChange(nil, s, &c, &table.ids, table.nextPos, true, table.history.entries[0]), false)
+	change, _ := appendChange(nil, s, &c, &table.ids, table.nextPos, true, table.history.entries[0])
+	f.Add(change, false)
 	var b strings.Builder
 	if err := writeState(&b, s, table.ids, table.nextPos, table.history.entries); err != nil {
 		f.Fatal(err)
@@ -398,23 +399,18 @@ func TestEditsOfOneBatch(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 3).Draw(t, "batches") {
 			var waiting sync.WaitGroup
-			table.commits.Lock()
+			table.turn.Lock()
 			for range rapid.IntRange(1, 12).Draw(t, "edits") {
 				ops := draw()
 				c, err := plain.Apply(ops...)
-				planned := make(chan struct{})
-				waiting.Go(func() {
-					got, gotErr := table.Plan(Author{}, func(*Snapshot) ([]Op, error) { close(planned); return ops, nil })
+				inLine(table, &waiting, func() {
+					got, gotErr := table.Plan(Author{}, func(s *Snapshot) ([]Op, error) { checkTable(t, s); return ops, nil })
 					if fmt.Sprint(gotErr) != fmt.Sprint(err) || got.Revision != c.Revision || len(got.Added) != len(c.Added) || len(got.Removed) != len(c.Removed) {
 						t.Errorf("got %v, %v, want %v, %v", got, gotErr, c, err)
 					}
 				})
-				<-planned
-				table.mu.Lock() // the edit is in the batch
-				checkTable(t, table.head)
-				table.mu.Unlock()
 			}
-			table.commits.Unlock()
+			table.turn.Unlock()
 			waiting.Wait()
 			s := table.Snapshot()
 			checkTable(t, s)

@@ -9,31 +9,35 @@ import (
 	"sync/atomic"
 )
 
-// Table is the live table: one snapshot behind an atomic pointer. Lookups take no lock; edits follow each other under one.
-//
-// An edit is planned on head, the newest snapshot. Without a state directory that is what readers see at once. With one, readers see it when
-// it is on disk: edits that come while a commit is under way gather in a batch, and the first of them commits the batch when its turn comes.
+// Table is the live table: one snapshot behind an atomic pointer. Lookups take no lock; edits follow each other in a line (turn.go).
 type Table struct {
 	snapshot atomic.Pointer[Snapshot]
 
-	mu      sync.Mutex // guards what follows; taken after commits
-	head    *Snapshot  // the newest, maybe not yet on disk
-	open    *batch     // gathers edits; nil is none
-	last    *batch     // the newest batch, open or being committed
+	asking  sync.Mutex // guards asked; a leaf
+	asked   []*Request // in line; whoever finds it empty works it off
+	callers sync.Pool  // of *caller
+
+	turn    sync.Mutex // held while edits are done and committed; guards what follows
+	head    *Snapshot  // the newest, maybe not yet to be seen
+	batch   batch      // what was done and is not to be seen yet
+	idle    *edit      // room of the last edit, or nil
+	scratch *Snapshot  // one that nobody has, or nil
+	line    []*Request // is worked off
+	rest    []*Request // of line, while the turn is handed over
+	spare   []*Request // room for the next line
 	arena   arena
 	ids     idSource
 	owner   owner    // the last edit's
 	nextPos int64    // the last position given
-	queue   []Change // made and not yet told to the watchers
-	history history
+	queue   []Change // to be seen and not yet told to the watchers
 	closed  bool
 
-	commits sync.Mutex // held by whoever commits a batch
-	state   *state     // set before the table is used; nil is none
+	state   *state // set before the table is used; nil is none
 	running sync.WaitGroup
 
-	tell     sync.Mutex // held while watchers are called, in order; taken without mu
-	watchers []*watcher // guarded by mu; copied before it is changed
+	mu       sync.Mutex // guards what follows, and that it agrees with snapshot; a leaf
+	history  history    // written by whoever has the turn, who may read it without mu
+	watchers []*watcher // copied before it is changed
 }
 
 type watcher struct{ f func(Change) }
@@ -95,255 +99,17 @@ func (t *Table) LookupInto(dst []Group, addr string, property func(string) (stri
 // which op failed where there are several. A change that does nothing moves no counter and tells no watcher.
 //
 // With a state directory it returns when the change is on disk, and a *StateError where it cannot be.
-func (t *Table) Apply(ops ...Op) (Change, error) { return t.ApplyAs(Author{}, ops...) }
+func (t *Table) Apply(ops ...Op) (Change, error) { return t.request(&Author{}, ops, nil) }
 
 // ApplyAs is Apply with an author for the history.
 func (t *Table) ApplyAs(a Author, ops ...Op) (Change, error) {
-	return t.Plan(a, func(*Snapshot) ([]Op, error) { return ops, nil })
+	return t.request(&a, ops, nil)
 }
 
-// Plan is ApplyAs with ops that are made of the table as it is: no other edit comes between plan and its ops. plan may not edit the table.
-// No ops change nothing.
+// Plan is ApplyAs with ops that are made of the table as it is: no other edit comes between plan and its ops. plan may not edit the table,
+// and may be called again where the edit has to be done again. It may run on the goroutine of another writer. No ops change nothing.
 func (t *Table) Plan(a Author, plan func(*Snapshot) ([]Op, error)) (Change, error) {
-	for {
-		c, w, err := t.edit(a, plan)
-		switch {
-		case w.lead:
-			t.commit(w.batch)
-		case w.batch != nil:
-			<-w.batch.done
-		}
-		if err == errNotAlone {
-			continue
-		}
-		if err == nil && w.batch != nil {
-			return w.result(c)
-		}
-		if err == nil && c.Changed() {
-			t.tellWatchers()
-		}
-		return c, err
-	}
-}
-
-// batch is edits that go to disk together.
-type batch struct {
-	// Owned by the table's lock until it is committed.
-	owner    owner     // of the pages that its edits made
-	snapshot *Snapshot // after the last
-	changes  []Change
-	entries  []*historyEntry
-	frames   []frame
-	passing  []*passing
-
-	done chan struct{} // closed when it is on disk, or err says why not
-	err  error
-}
-
-type frame struct {
-	generation uint64
-	payload    []byte
-}
-
-// passing is an edit of rows that are not kept, in a batch since it came behind edits that are. Where the disk refuses those it is done again
-// without them: a live connection comes and goes whatever the disk says.
-type passing struct {
-	author Author
-	plan   func(*Snapshot) ([]Op, error)
-
-	// What came of it the second time; written before its batch is done.
-	change Change
-	err    error
-}
-
-// wait is what an edit waits for before it is answered; without a batch it is done.
-type wait struct {
-	batch   *batch
-	lead    bool     // the caller is to commit the batch
-	passing *passing // nil: the edit has something for the disk
-}
-
-// result is what came of an edit that made c, when its batch is done.
-func (w *wait) result(c Change) (Change, error) {
-	switch {
-	case w.batch.err == nil:
-		return c, nil
-	case w.passing != nil:
-		return w.passing.change, w.passing.err
-	}
-	return Change{}, w.batch.err
-}
-
-// edit does an edit on head. What waits for the disk is in a batch.
-func (t *Table) edit(a Author, plan func(*Snapshot) ([]Op, error)) (Change, wait, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return Change{}, wait{}, errClosed
-	}
-	ops, err := plan(t.head)
-	if err != nil {
-		return Change{}, wait{}, err
-	}
-	if slices.ContainsFunc(ops, func(op Op) bool { return op.Verb == VerbRollback }) {
-		if len(ops) > 1 {
-			return Change{}, wait{}, &RefusedError{What: "a rollback cannot be part of a batch", Hint: "apply it alone"}
-		}
-		if t.head != t.snapshot.Load() {
-			// The history ends at what is on disk.
-			return Change{}, wait{batch: t.last}, errNotAlone
-		}
-	}
-	e := newEdit(t, t.head)
-	e.mark(a.Marks)
-	s, c, err := e.run(ops)
-	waiting := t.head != t.snapshot.Load()
-	if err != nil || s == e.base {
-		t.head = e.abandon()
-		if e.shared {
-			t.open.snapshot = t.head
-		}
-	}
-	if err != nil {
-		return c, wait{}, err
-	}
-	if s == e.base {
-		if waiting {
-			return c, wait{batch: t.last}, nil // "already there" is true when what is there is on disk
-		}
-		return c, wait{}, nil
-	}
-	e.commit()
-	e.tidy() // behind commit, which counts what the edit dropped as dead
-	t.head = s
-	x := newEntry(a, ops, e, &c)
-	var payload []byte
-	if t.state != nil {
-		payload = appendChange(nil, s, &c, &t.ids, t.nextPos, e.marked, x)
-	}
-	if payload == nil && !waiting {
-		t.publish(s, []Change{c}, []*historyEntry{x})
-		return c, wait{}, nil
-	}
-	w := wait{lead: t.open == nil}
-	if w.lead {
-		t.open = &batch{done: make(chan struct{}), owner: e.owner}
-		t.last = t.open
-	}
-	b := t.open
-	w.batch = b
-	b.snapshot = s
-	b.changes, b.entries = append(b.changes, c), append(b.entries, x)
-	if payload != nil {
-		b.frames = append(b.frames, frame{s.generation, payload})
-	} else {
-		w.passing = &passing{author: a, plan: plan}
-		b.passing = append(b.passing, w.passing)
-	}
-	return c, w, nil
-}
-
-// again does an edit once more, where those before it could not be kept. It is called with the lock held and nothing waiting.
-func (t *Table) again(p *passing, refused error) (Change, error) {
-	ops, err := p.plan(t.head)
-	if err != nil {
-		return Change{}, err
-	}
-	e := newEdit(t, t.head)
-	s, c, err := e.run(ops)
-	if err != nil || s == e.base {
-		e.abandon()
-		return c, err
-	}
-	x := newEntry(p.author, ops, e, &c)
-	if appendChange(nil, s, &c, &e.ids, e.nextPos, false, x) != nil { // without those before it, it is another edit
-		e.abandon()
-		return Change{}, refused
-	}
-	e.commit()
-	e.tidy() // behind commit, which counts what the edit dropped as dead
-	t.head = s
-	t.publish(s, []Change{c}, []*historyEntry{x})
-	return c, nil
-}
-
-// errNotAlone asks for the batch to be waited for, and the edit to be tried again.
-var errNotAlone = fmt.Errorf("the edit waits for others")
-
-// publish shows a snapshot to readers. It is called with the lock held.
-func (t *Table) publish(s *Snapshot, changes []Change, entries []*historyEntry) {
-	for _, x := range entries {
-		if x != nil {
-			t.history.add(x)
-		}
-	}
-	t.snapshot.Store(s)
-	s.caches.fit(s.slots.n)
-	for _, c := range changes {
-		if c.Changed() {
-			t.queue = append(t.queue, c)
-		}
-	}
-}
-
-// commit brings a batch to disk, in its turn, and shows it.
-func (t *Table) commit(b *batch) {
-	t.commits.Lock()
-	t.mu.Lock()
-	if t.open == b {
-		t.open = nil
-	}
-	failed := b.err != nil // one before it could not be kept
-	t.mu.Unlock()
-	if !failed {
-		t.write(b)
-	}
-	t.tellWatchers()
-	t.mu.Lock()
-	if t.last == b {
-		t.last = nil
-	}
-	t.mu.Unlock()
-	close(b.done)
-	t.commits.Unlock()
-}
-
-// write writes the batch and publishes it, or takes the table back to what is on disk.
-func (t *Table) write(b *batch) {
-	j := t.state.journal
-	var err error
-	if j.Broken() != nil {
-		err = t.mend()
-	}
-	if err == nil {
-		for _, f := range b.frames {
-			j.Append(f.generation, f.payload)
-		}
-		err = j.Commit()
-	}
-	t.mu.Lock()
-	if err == nil {
-		t.publish(b.snapshot, b.changes, b.entries)
-		t.mu.Unlock()
-		t.state.tell(nil)
-		t.compact()
-		return
-	}
-	b.err = &StateError{err}
-	undone := b.passing
-	if t.open != nil {
-		// Its edits were planned on those that are given up.
-		t.open.err = b.err
-		undone = append(undone, t.open.passing...)
-		t.open = nil
-	}
-	t.resume(t.snapshot.Load())
-	t.head = t.snapshot.Load()
-	for _, p := range undone {
-		p.change, p.err = t.again(p, b.err)
-	}
-	t.mu.Unlock()
-	t.state.tell(err)
+	return t.request(&a, nil, plan)
 }
 
 // resume makes the table that of a snapshot: one read from disk, or an older one where newer ones were given up.
@@ -398,8 +164,8 @@ func (e *edit) run(ops []Op) (*Snapshot, Change, error) {
 	return s, c, nil
 }
 
-// OnChange calls f with every change from now on, in order, after the lock is released, on the writer's goroutine and before its Apply
-// returns (or on that of another writer that was first to tell). f may only enqueue: it must not edit the table.
+// OnChange calls f with every change from now on, in order, on the goroutine of a writer and before the Apply that made it returns. f may
+// only enqueue: it must not edit the table.
 func (t *Table) OnChange(f func(Change)) (cancel func()) {
 	w := &watcher{f}
 	t.mu.Lock()
@@ -412,16 +178,21 @@ func (t *Table) OnChange(f func(Change)) (cancel func()) {
 	}
 }
 
+// tellWatchers is called by whoever has the turn.
 func (t *Table) tellWatchers() {
-	t.tell.Lock()
-	defer t.tell.Unlock()
+	if len(t.queue) == 0 {
+		return
+	}
 	t.mu.Lock()
-	queue, watchers := t.queue, t.watchers
-	t.queue = nil
+	watchers := t.watchers
 	t.mu.Unlock()
-	for _, c := range queue {
+	for _, c := range t.queue {
 		for _, w := range watchers {
 			w.f(c)
 		}
+	}
+	clear(t.queue)
+	if t.queue = t.queue[:0]; cap(t.queue) > keepRoom {
+		t.queue = nil
 	}
 }

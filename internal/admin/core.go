@@ -90,13 +90,31 @@ func (c *Core) Do(caller Caller, cmd Command) (routetable.Change, error) {
 	if err := caller.may(cmd.role(), cmd.operation()); err != nil {
 		return routetable.Change{}, err
 	}
-	nothing := false
-	ch, err := c.table.Plan(c.author(caller, loadWords(cmd)), func(s *routetable.Snapshot) ([]routetable.Op, error) {
+	x := c.plan(caller, cmd)
+	ch, err := c.table.Plan(x.Author, x.Plan)
+	return x.changed(ch, err)
+}
+
+// planned is a command on its way into the table.
+type planned struct {
+	routetable.Request
+	nothing bool // there is nothing to do
+}
+
+func (c *Core) plan(caller Caller, cmd Command) *planned {
+	x := &planned{}
+	x.Author = c.author(caller, loadWords(cmd))
+	x.Plan = func(s *routetable.Snapshot) ([]routetable.Op, error) {
 		ops, err := Plan(cmd, s)
-		nothing = len(ops) == 0
+		x.nothing = len(ops) == 0
 		return ops, err
-	})
-	if nothing && err == nil {
+	}
+	return x
+}
+
+// changed is what the table says of the command.
+func (x *planned) changed(ch routetable.Change, err error) (routetable.Change, error) {
+	if x.nothing && err == nil {
 		ch.Note = "nothing to do"
 	}
 	return ch, err

@@ -66,6 +66,11 @@ func (c *Core) Handle(caller Caller, message []byte) (reply []byte, replyTo stri
 func (c *Core) reply(caller Caller, message []byte, canWatch bool) Reply {
 	q, err := decodeRequest(message)
 	q.canWatch = canWatch
+	return c.replyTo(caller, q, err)
+}
+
+// replyTo is the reply to a request that was decoded, or was not.
+func (c *Core) replyTo(caller Caller, q request, err error) Reply {
 	if err != nil && q.replyTo == "" {
 		return Reply{}
 	}
@@ -73,6 +78,11 @@ func (c *Core) reply(caller Caller, message []byte, canWatch bool) Reply {
 	if err == nil {
 		a, err = c.handle(caller, q)
 	}
+	return replyWith(q, a, err)
+}
+
+// replyWith is the reply of what came of a request.
+func replyWith(q request, a answer, err error) Reply {
 	if err != nil {
 		a = answerError(err, a)
 	}
@@ -126,17 +136,28 @@ func (c *Core) handle(caller Caller, q request) (answer, error) {
 	case "GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS", "GET-ANNOTATIONS", "GET-MGMT-NODES":
 		return c.handleGet(caller, q)
 	}
+	return c.handleTable(caller, q)
+}
+
+// tableOperation gives the operation that a request asks of the table, where the caller may do it.
+func (q request) tableOperation(caller Caller) (tableOperation, error) {
 	op, ok := tableOperations[q.operation]
 	if !ok {
-		return answer{}, refuse(StatusNotImplemented, "%s: no such operation", q.operation)
+		return op, refuse(StatusNotImplemented, "%s: no such operation", q.operation)
 	}
 	if q.kind != "" && q.kind != tableType {
-		return answer{}, refuse(StatusNotImplemented, "%s: not an operation of type %s but of %s", q.operation, q.kind, tableType)
+		return op, refuse(StatusNotImplemented, "%s: not an operation of type %s but of %s", q.operation, q.kind, tableType)
 	}
 	if who := firstOf(q.name, q.identity); q.kind == tableType && who != "" && who != tableName && who != tableIdentity {
-		return answer{}, refuse(StatusNotFound, "no table %q: this node has %q", who, tableName)
+		return op, refuse(StatusNotFound, "no table %q: this node has %q", who, tableName)
 	}
-	if err := caller.may(op.role, q.operation); err != nil {
+	return op, caller.may(op.role, q.operation)
+}
+
+// handleTable runs an operation of the table.
+func (c *Core) handleTable(caller Caller, q request) (answer, error) {
+	op, err := q.tableOperation(caller)
+	if err != nil {
 		return answer{}, err
 	}
 	if q.operation == "WATCH" && q.canWatch {
@@ -147,10 +168,15 @@ func (c *Core) handle(caller Caller, q request) (answer, error) {
 		return answer{}, err
 	}
 	a, err := op.run(c, caller, arguments)
+	return c.withRevision(op, a), err
+}
+
+// withRevision is the answer with the revision, where it carries one.
+func (c *Core) withRevision(op tableOperation, a answer) answer {
 	if op.changes && a.properties["revision"] == nil {
 		a = a.with("revision", c.table.Revision())
 	}
-	return a, err
+	return a
 }
 
 // propertyArguments are the arguments of operations that may also come as application properties.

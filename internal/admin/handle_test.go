@@ -2,8 +2,10 @@ package admin_test
 
 import (
 	"bytes"
+	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
@@ -251,4 +253,57 @@ func FuzzHandle(f *testing.F) {
 			t.Fatal("the reply has no status")
 		}
 	})
+}
+
+// TestAnswerAll answers requests at once as they are answered one by one: in their order, and each sees what those before it did.
+func TestAnswerAll(t *testing.T) {
+	add := func(pattern, address string) wire.Map {
+		return wire.Map{{Key: "pattern", Value: pattern}, {Key: "address", Value: address}}
+	}
+	requests := []struct {
+		operation string
+		arguments wire.Map
+	}{
+		{"ADD", add("A", "amqp://h1")},
+		{"ADD", add("A", "amqp://h1")},
+		{"ADD", add("B", "")},
+		{"ADD", append(add("C", "amqp://h2"), wire.KV{Key: "dryRun", Value: true})},
+		{"EXPLAIN", wire.Map{{Key: "address", Value: "A"}}},
+		{"REPLACE", add("A", "amqp://h3")},
+		{"HISTORY", nil},
+		{"NONSENSE", nil},
+		{"ROLLBACK", wire.Map{{Key: "revision", Value: uint64(1)}}},
+		{"DELETE-PATTERN", wire.Map{{Key: "pattern", Value: "A"}}},
+		{"SET", append(add("A", "amqp://h1"), wire.KV{Key: "note", Value: "gone"})},
+	}
+	var messages [][]byte
+	for _, q := range requests {
+		messages = append(messages, encode(t, wire.Message{
+			Properties:            &wire.Properties{MessageID: "id", ReplyTo: "back", HasReplyTo: true},
+			ApplicationProperties: wire.Map{{Key: "operation", Value: q.operation}, {Key: "type", Value: "table"}, {Key: "name", Value: "main"}},
+			HasValue:              true, Value: q.arguments,
+		}))
+	}
+	text := func(r admin.Reply) string {
+		var m wire.Message
+		if err := m.Parse(r.Message); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(m.ApplicationProperties, m.Value)
+	}
+	now := admin.Options{Now: func() time.Time { return time.Unix(1, 0) }}
+	var got, want []string
+	one := admin.New(routetable.New(), now)
+	for _, m := range messages {
+		want = append(want, text(one.Answer(anAdmin, m)))
+	}
+	admin.New(routetable.New(), now).AnswerAll(anAdmin, messages, func(r admin.Reply) { got = append(got, text(r)) })
+	if len(got) != len(want) {
+		t.Fatalf("got %d replies to %d requests", len(got), len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%s: got %s, want %s", requests[i].operation, got[i], want[i])
+		}
+	}
 }

@@ -21,42 +21,39 @@ const (
 type tableOperation struct {
 	role    Role
 	changes bool // its answer carries the revision
+	edits   bool // it is one edit of the table: see waitingEdit
 	run     func(c *Core, caller Caller, a args) (answer, error)
 }
 
 var tableOperations = map[string]tableOperation{
-	"ADD":            {RoleOperator, true, command("ADD")},
-	"INSERT":         {RoleOperator, true, command("INSERT")},
-	"SET":            {RoleOperator, true, command("SET")},
-	"REPLACE":        {RoleOperator, true, command("REPLACE")},
-	"REPLACE-ALL":    {RoleOperator, true, command("REPLACE-ALL")},
-	"DELETE-ROUTE":   {RoleOperator, true, command("DELETE-ROUTE")},
-	"DELETE-PATTERN": {RoleOperator, true, command("DELETE-PATTERN")},
-	"CLEAR":          {RoleOperator, true, command("CLEAR")},
-	"WITHDRAW":       {RoleOperator, true, command("WITHDRAW")},
-	"APPLY":          {RoleOperator, true, command("APPLY")},
-	"LOAD-BEGIN":     {RoleViewer, true, (*Core).handleLoadBegin}, // and operator, but for a DIFF
-	"LOAD-CHUNK":     {RoleViewer, false, (*Core).handleLoadChunk},
-	"LOAD-COMMIT":    {RoleOperator, true, (*Core).handleLoadCommit},
-	"LOAD-ABORT":     {RoleViewer, true, (*Core).handleLoadAbort},
-	"EXPLAIN":        {RoleViewer, false, (*Core).handleExplain},
-	"STORE":          {RoleViewer, false, (*Core).handleStore},
-	"LINT":           {RoleViewer, false, (*Core).handleLint},
-	"TEST":           {RoleViewer, false, (*Core).handleTest},
-	"DIFF":           {RoleViewer, false, (*Core).handleDiff},
-	"HISTORY":        {RoleViewer, false, (*Core).handleHistory},
-	"ROLLBACK":       {RoleOperator, true, (*Core).handleRollback},
-	"WATCH":          {RoleViewer, false, (*Core).refuseWatch}, // see Core.Answer
+	"ADD":            {RoleOperator, true, true, command("ADD")},
+	"INSERT":         {RoleOperator, true, true, command("INSERT")},
+	"SET":            {RoleOperator, true, true, command("SET")},
+	"REPLACE":        {RoleOperator, true, true, command("REPLACE")},
+	"REPLACE-ALL":    {RoleOperator, true, true, command("REPLACE-ALL")},
+	"DELETE-ROUTE":   {RoleOperator, true, true, command("DELETE-ROUTE")},
+	"DELETE-PATTERN": {RoleOperator, true, true, command("DELETE-PATTERN")},
+	"CLEAR":          {RoleOperator, true, true, command("CLEAR")},
+	"WITHDRAW":       {RoleOperator, true, true, command("WITHDRAW")},
+	"APPLY":          {RoleOperator, true, true, command("APPLY")},
+	"LOAD-BEGIN":     {RoleViewer, true, false, (*Core).handleLoadBegin}, // and operator, but for a DIFF
+	"LOAD-CHUNK":     {RoleViewer, false, false, (*Core).handleLoadChunk},
+	"LOAD-COMMIT":    {RoleOperator, true, false, (*Core).handleLoadCommit},
+	"LOAD-ABORT":     {RoleViewer, true, false, (*Core).handleLoadAbort},
+	"EXPLAIN":        {RoleViewer, false, false, (*Core).handleExplain},
+	"STORE":          {RoleViewer, false, false, (*Core).handleStore},
+	"LINT":           {RoleViewer, false, false, (*Core).handleLint},
+	"TEST":           {RoleViewer, false, false, (*Core).handleTest},
+	"DIFF":           {RoleViewer, false, false, (*Core).handleDiff},
+	"HISTORY":        {RoleViewer, false, false, (*Core).handleHistory},
+	"ROLLBACK":       {RoleOperator, true, false, (*Core).handleRollback},
+	"WATCH":          {RoleViewer, false, false, (*Core).refuseWatch}, // see Core.Answer
 }
 
 // command runs a command of the table, or with dryRun says what it would do.
 func command(operation string) func(*Core, Caller, args) (answer, error) {
 	return func(c *Core, caller Caller, a args) (answer, error) {
-		cmd, err := ParseCommand(operation, a)
-		if err != nil {
-			return answer{}, err
-		}
-		dryRun, err := a.flag("dryRun")
+		cmd, dryRun, err := parseEdit(operation, a)
 		if err != nil {
 			return answer{}, err
 		}
@@ -71,6 +68,13 @@ func command(operation string) func(*Core, Caller, args) (answer, error) {
 		}
 		return changeAnswer(ch), nil
 	}
+}
+
+func parseEdit(operation string, a args) (cmd Command, dryRun bool, err error) {
+	if cmd, err = ParseCommand(operation, a); err == nil {
+		dryRun, err = a.flag("dryRun")
+	}
+	return cmd, dryRun, err
 }
 
 // maxChangeRows bounds the rows that the answer to a change names.

@@ -7,7 +7,7 @@ import (
 )
 
 // keepBuffer is what a buffer may keep between commits: enough for 20 000 usual entries.
-const keepBuffer = 4 << 20
+const keepBuffer = 8 << 20
 
 var errNotRecovered = errors.New("the journal was not recovered")
 
