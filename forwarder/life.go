@@ -6,15 +6,17 @@ import (
 
 // A message has a life: the ttl of its header, from when it came, or its absolute-expiry-time, whichever ends first.
 
-// headerWithTTL is the shortest header section that has a ttl.
+// headerWithTTL is the shortest header section that has a ttl or what comes behind it.
 const headerWithTTL = 9
 
-// lives finds out how long the message may live.
+// lives finds out how long the message may live, and whether it is the first attempt.
 func (m *Message) lives() {
 	if h := m.scan.Header; h.End-h.Start >= headerWithTTL {
 		var header wire.Header
-		if _, err := header.Parse(h.Of(m.Payload)); err == nil && header.TTL > 0 {
-			m.ttl, m.until = header.TTL, m.born+int64(header.TTL)*1e6
+		if _, err := header.Parse(h.Of(m.Payload)); err == nil {
+			if m.first = header.FirstAcquirer; header.TTL > 0 {
+				m.ttl, m.until = header.TTL, m.born+int64(header.TTL)*1e6
+			}
 		}
 	}
 	if p := m.scan.Properties.Of(m.Payload); mayHaveExpiry(p) {
@@ -75,7 +77,7 @@ func (ln *line) ownHead(dst []byte, c *Copy, at int64) []byte {
 // differs tells whether the copy's header is not the one that came.
 func (c *Copy) differs(at int64) bool {
 	m := c.Message
-	return c.attempts > 0 || c.acquired || m.ttl > 0 && at-m.born >= 1e6
+	return c.attempts > 0 || c.acquired && m.first || m.ttl > 0 && at-m.born >= 1e6
 }
 
 func (m *Message) appendHeader(dst []byte, c *Copy, at int64) []byte {

@@ -24,6 +24,7 @@ type Message struct {
 	born  int64  // Unix nanoseconds: when it came
 	until int64  // Unix nanoseconds: its life ends then; 0 never
 	ttl   uint32 // of the header, milliseconds; 0 none
+	first bool   // the header says that nobody had it before
 }
 
 // To is the message's own address, as written; ok is false where it has none.
