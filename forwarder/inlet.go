@@ -402,7 +402,7 @@ func (l *inlink) grant() {
 	}
 	free := most - l.used
 	have := int(l.l.Credit())
-	if l.hasTarget && l.last != nil && free > have {
+	if l.hasTarget && free > have && !l.limited && !l.door {
 		free = l.withRoom(free, have)
 	}
 	if free > have && (have == 0 || free-have >= max(most/4, 1)) {

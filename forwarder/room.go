@@ -103,14 +103,15 @@ func (p *plan) hasFree() bool {
 // the lines that are full. Called under the lock.
 func (l *inlink) withRoom(free, have int) int {
 	p, n := l.last, l.c.n
+	if p == nil || !p.holds(n, n.table.Snapshot()) {
+		if p = l.ofTarget(); p == nil { // the next message finds out
+			return free
+		}
+	}
 	room := p.room(p.roots, l.size, l.settled && p.hasFree())
 	enough := n.options.enough()
 	if room >= min(free, enough) {
 		return min(free, room)
-	}
-	if !p.holds(n, n.table.Snapshot()) { // where the rows lead now, the next message finds out
-		l.last = nil
-		return free
 	}
 	if have > 0 {
 		return have
@@ -127,6 +128,15 @@ func (l *inlink) withRoom(free, have int) int {
 		l.look()
 	}
 	return 0
+}
+
+// ofTarget is the plan of the link's target, as the table is; nil where nothing matches it. Called under the lock.
+func (l *inlink) ofTarget() *plan {
+	l.last = nil
+	if p := l.c.n.route(l, &Message{}, new([]routetable.Group)); p.found {
+		l.last = p
+	}
+	return l.last
 }
 
 // wantsRoom has the link looked at when the line has room again. Called without the line's lock.
