@@ -109,7 +109,7 @@ func (d *delivery) expiry(from int64, t *planTarget) int64 {
 // (DESIGN §4).
 func (d *delivery) waitAgain(c *Copy) bool {
 	l := d.link
-	if l == nil || !l.hasTarget || l.door || l.l == nil || l.l.Gone() || d.Settled || d.answered || len(d.copies) != 1 || c.inDoubt {
+	if l == nil || d.in == nil || !l.hasTarget || l.door || l.l == nil || l.l.Gone() || d.answered || len(d.copies) != 1 || c.inDoubt {
 		return false
 	}
 	d.conn.ended(c)

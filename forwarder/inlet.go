@@ -417,8 +417,29 @@ func (c *conn) Aborted(d *engine.InDelivery) {
 	l.look()
 }
 
-// RemoteSettled: the sender does not wait for the outcome.
-func (c *conn) RemoteSettled(in *engine.InDelivery, _ []byte) { forget(in) }
+// RemoteSettled: the sender does not wait for the outcome. Receivers that have the message are told so.
+func (c *conn) RemoteSettled(in *engine.InDelivery, _ []byte) {
+	d, ok := in.Context.(*delivery)
+	forget(in)
+	if !ok || d.plan == nil || d.answered {
+		return
+	}
+	for i := range d.copies {
+		if cp := &d.copies[i]; !cp.over && cp.planned().line != nil {
+			d.pending++
+			w := c.toDo()
+			w.settled = append(w.settled, settledFirst{cp, cp.planned().line})
+		}
+	}
+}
+
+// Received: a receiver has some of a message. Where it is the only one that counts, the sender hears of it.
+func (c *conn) Received(out *engine.OutDelivery, state []byte) {
+	if cp := out.Context.(*Copy); !cp.timed {
+		w := c.toDo()
+		w.progress = append(w.progress, progress{refTo(cp), append([]byte(nil), state...)})
+	}
+}
 
 // InDropped: the link is gone, so nobody waits for the outcome; the copies go on.
 func (c *conn) InDropped(in *engine.InDelivery) { forget(in) }

@@ -34,12 +34,30 @@ type work struct {
 	n      *Node
 	copies []*Copy
 	wake   []*inlink
+
+	progress []progress
+	settled  []settledFirst
+}
+
+// progress is what a receiver told of a copy that it has not answered.
+type progress struct {
+	copyRef
+	state []byte
+}
+
+// settledFirst is a copy whose sender has settled it. It counts as pending until that is passed on.
+type settledFirst struct {
+	copy *Copy
+	line *line
 }
 
 var works = sync.Pool{New: func() any { return &work{} }}
 
 // Run settles the copies with the connections that they came from.
 func (w *work) Run() {
+	if w.progress != nil || w.settled != nil {
+		w.passOn()
+	}
 	w.n.settle(w.copies)
 	clear(w.copies)
 	w.copies = w.copies[:0]
@@ -51,6 +69,42 @@ func (w *work) Run() {
 }
 
 var _ amqp.Work = (*work)(nil)
+
+// passOn tells senders of the progress of copies, and receivers that senders have settled.
+func (w *work) passOn() {
+	for _, p := range w.progress {
+		p.conn.lock()
+		if p.d.serial.Load() == p.serial && !p.copy.over && p.d.in != nil {
+			p.d.in.Progress(p.state)
+		}
+		p.conn.release()
+	}
+	for _, s := range w.settled {
+		s.line.settledFirst(s.copy)
+		d := s.copy.in
+		from := d.conn
+		from.lock()
+		if d.pending--; d.pending == 0 && d.answered {
+			d.recycle()
+		}
+		from.release()
+	}
+	w.progress, w.settled = nil, nil
+}
+
+// settledFirst settles a copy that its receiver has and has not answered: the sender wants no answer any more.
+func (ln *line) settledFirst(cp *Copy) {
+	ln.mu.Lock()
+	there := false
+	if ln.l != nil {
+		ln.l.Unsettled(func(d *engine.OutDelivery) { there = there || d.Context == any(cp) })
+	}
+	if there && ln.l.Whole(&cp.out) {
+		cp.out.Settle()
+		ln.over(cp, Outcome{Kind: wire.Accepted})
+	}
+	ln.unlock()
+}
 
 // toDo is the work that the lock's holder leaves.
 func (c *conn) toDo() *work {

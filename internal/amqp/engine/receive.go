@@ -189,6 +189,13 @@ func (d *InDelivery) Settle(state *wire.State) {
 	}
 }
 
+// Progress tells the sender how much has been received, by a state that is no outcome, as encoded.
+func (d *InDelivery) Progress(state []byte) {
+	if l := d.link; l != nil && !d.outcome && !l.gone {
+		l.s.asRecv.add(l.s, true, d.ID, wire.Received, state, false)
+	}
+}
+
 // settle writes the outcome (batched with its neighbours where they agree). In mode first the delivery is settled with
 // it; in mode second the sender settles later (2.6.12, 2.8.3).
 func (d *InDelivery) settle(kind wire.StateKind, raw []byte) {

@@ -189,6 +189,9 @@ func (d *OutDelivery) Settle() {
 	l.s.asSend.add(l.s, false, id, wire.StateNone, nil, true)
 }
 
+// Whole tells whether all of a delivery on the link is encoded.
+func (l *Link) Whole(d *OutDelivery) bool { return l.out != d }
+
 // Unsettled calls f with every delivery on the link that has no outcome, the oldest first. f must not end any.
 func (l *Link) Unsettled(f func(*OutDelivery)) {
 	for d := l.outList.next; d != &l.outList; d = d.next {
