@@ -16,8 +16,17 @@ import (
 // flood sends pre-settled or unsettled messages as fast as credit allows, until the test ends or n are sent; it counts them.
 func (r *router) flood(to, target string, settled bool, n int64) *atomic.Int64 {
 	r.t.Helper()
-	s := r.send(target)
-	payload, _ := body(to, 100).Append(nil)
+	return r.floodBy(r.send(target), body(to, 100), settled, n)
+}
+
+// floodOf sends n messages of a size.
+func (r *router) floodOf(to string, size int, settled bool, n int) *atomic.Int64 {
+	r.t.Helper()
+	return r.floodBy(r.send(""), body(to, size), settled, int64(n))
+}
+
+func (r *router) floodBy(s *hand, m *wire.Message, settled bool, n int64) *atomic.Int64 {
+	payload, _ := m.Append(nil)
 	sent := &atomic.Int64{}
 	free := []*dispatch{}
 	pump := func() {

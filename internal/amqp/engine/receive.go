@@ -53,7 +53,7 @@ func (c *Conn) handleTransfer(ch uint16, body []byte) error {
 	}
 	s.nextIn++
 	s.inWindow--
-	if s.inWindow < c.cfg.Window/2 {
+	if s.inWindow <= c.cfg.Window/2 {
 		s.wantFlow = true
 		s.touch()
 	}
