@@ -56,7 +56,9 @@ func (d *delivery) nextRow(c *Copy, g *planGroup) step {
 	d.conn.tally(c.planned()).released++
 	c.tried |= 1 << min(ti, 63)
 	c.target, c.Hop, c.due, c.fate = int32(ti), t.hop, 0, fateSent
-	c.acquired = c.acquired || c.state == copySent
+	if c.state == copySent {
+		c.acquired, c.expires = true, d.expiry(now(), t)
+	}
 	c.state = copyQueued
 	d.copied(t)
 	d.keep()
@@ -108,7 +110,10 @@ func (d *delivery) expiry(from int64, t *planTarget) int64 {
 // waitAgain puts a message of a targeted link whose only hop went away, and that nobody has seen, back among those that wait for a row
 // (DESIGN §4).
 func (d *delivery) waitAgain(c *Copy) bool {
-	l := d.link
+	l, ln := d.link, c.planned().line
+	if ln == nil || ln.dialled != nil { // what else says that it is gone may say so again
+		return false
+	}
 	if l == nil || d.in == nil || !l.hasTarget || l.door || l.l == nil || l.l.Gone() || d.answered || len(d.copies) != 1 || c.inDoubt {
 		return false
 	}

@@ -39,7 +39,10 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 
 // count says which copies the sender waits for.
 func (d *delivery) count(at int64) {
-	if len(d.copies) == 1 { // mostly
+	switch len(d.copies) {
+	case 0:
+		return
+	case 1: // mostly
 		c := &d.copies[0]
 		ln := c.planned().line
 		if d.counting = 1; c.tap {
@@ -67,9 +70,9 @@ func (d *delivery) countMany(at int64) {
 	for i := range d.copies {
 		c := &d.copies[i]
 		c.timed = many || c.tap
-		if ln := c.planned().line; d.link != nil && ln != nil {
-			d.link.leads(ln, at)
-		}
+	}
+	if ln := d.copies[0].planned().line; d.link != nil && ln != nil {
+		d.link.leads(ln, at)
 	}
 	if d.Settled {
 		d.easeMany()
