@@ -49,11 +49,14 @@ func expiryOf(section []byte) int64 {
 	return 0
 }
 
-// expiryNanos makes Unix nanoseconds of a timestamp; one before 1970 or after 2262 is the first or the last moment there is.
+// expiryNanos makes Unix nanoseconds of a timestamp; one before 1970 or after 2262 is the first or the last moment there is. 0 is what
+// clients write that mean none.
 func expiryNanos(ms wire.Timestamp) int64 {
 	const last = (1<<63 - 1) / 1_000_000
 	switch {
-	case int64(ms) <= 0:
+	case ms == 0:
+		return 0
+	case ms < 0:
 		return 1
 	case int64(ms) > last:
 		return 1<<63 - 1
