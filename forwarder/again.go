@@ -118,6 +118,7 @@ func (d *delivery) waitAgain(c *Copy) bool {
 		return false
 	}
 	d.conn.ended(c)
+	clear(d.copies)
 	d.copies, d.pending, d.counting = d.copies[:0], 0, 0
 	l.waitInTurn(d)
 	return true

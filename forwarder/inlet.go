@@ -402,12 +402,15 @@ func (l *inlink) grant() {
 	}
 	free := most - l.used
 	have := int(l.l.Credit())
-	if l.hasTarget && free > have && !l.limited && !l.door {
-		free = l.withRoom(free, have)
+	if free <= have || have > 0 && free-have < max(most/4, 1) {
+		return
 	}
-	if free > have && (have == 0 || free-have >= max(most/4, 1)) {
-		l.l.Grant(uint32(free))
+	if l.hasTarget && !l.limited && !l.door {
+		if free = l.withRoom(free, have); free <= have || have > 0 && free-have < max(most/4, 1) {
+			return
+		}
 	}
+	l.l.Grant(uint32(free))
 }
 
 // Aborted throws away what had come of a message.

@@ -162,10 +162,11 @@ func (d *delivery) copyTo(o Outlet) *Copy {
 
 func (d *delivery) addCopy(group, target int32, at int64) {
 	t := &d.plan.groups[group].targets[target]
-	d.copies = append(d.copies, Copy{
-		Message: &d.Message, Hop: t.hop, in: d, group: group, target: target, tap: t.optional,
-		tried: 1 << min(target, 63), expires: d.expiry(at, t),
-	})
+	n := len(d.copies)
+	d.copies = d.copies[:n+1] // there is room, and it is all zero: see dispatch and recycle
+	c := &d.copies[n]
+	c.Message, c.Hop, c.in, c.group, c.target, c.tap = &d.Message, t.hop, d, group, target, t.optional
+	c.tried, c.expires = 1<<min(target, 63), d.expiry(at, t)
 	d.copied(t)
 }
 
