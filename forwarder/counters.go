@@ -22,15 +22,35 @@ type counters struct {
 	problems  atomic.Uint64 // rows of a message whose address cannot be reached
 	plans     atomic.Uint64 // made
 
-	droppedBusy    atomic.Uint64 // pre-settled, the hop's line was full
-	droppedGone    atomic.Uint64 // pre-settled, the hop was gone
-	droppedLate    atomic.Uint64 // pre-settled, not sent by the delivery timeout
-	droppedRefused atomic.Uint64 // pre-settled, no row or not allowed
+	droppedBusy    atomic.Uint64 // pre-settled or a tap's, the hop's line was full
+	droppedGone    atomic.Uint64 // pre-settled or a tap's, the hop was gone
+	droppedLate    atomic.Uint64 // pre-settled or a tap's, not sent by the delivery timeout
+	droppedRefused atomic.Uint64 // pre-settled, no row, not allowed, or more than the hop takes
+	expired        atomic.Uint64 // messages, or copies, whose time to live was over
+	overdue        atomic.Uint64 // copies of a fan-out that their receiver had for too long
 
 	// What the door does is in these, and in none above.
 	management           atomic.Uint64 // requests
 	managementAnswers    atomic.Uint64 // and what watchers are told
 	managementUnanswered atomic.Uint64 // where whoever asked was gone
+}
+
+// ended counts a copy that came to an end without its receiver's word, where that is nobody's outcome, or has a name of its own.
+func (c *counters) ended(cp *Copy) {
+	switch quiet := cp.Message.Settled || cp.tap; {
+	case cp.fate == fateExpired:
+		c.expired.Add(1)
+	case cp.fate == fateOverdue:
+		c.overdue.Add(1)
+	case cp.fate == fateBusy && quiet:
+		c.droppedBusy.Add(1)
+	case cp.fate == fateGone && quiet:
+		c.droppedGone.Add(1)
+	case cp.fate == fateLate && quiet:
+		c.droppedLate.Add(1)
+	case cp.Message.Settled:
+		c.droppedRefused.Add(1)
+	}
 }
 
 // cameIn counts a message that came in.
@@ -79,6 +99,7 @@ func (n *Node) Counters() map[string]uint64 {
 		"droppedBusy": c.droppedBusy.Load(), "droppedGone": c.droppedGone.Load(),
 		"droppedLate": c.droppedLate.Load(), "droppedRefused": c.droppedRefused.Load(),
 		"management": c.management.Load(), "managementAnswers": c.managementAnswers.Load(), "managementUnanswered": c.managementUnanswered.Load(),
+		"expired": c.expired.Load(), "overdue": c.overdue.Load(),
 	}
 }
 

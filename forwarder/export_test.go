@@ -1,7 +1,10 @@
 package forwarder
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -83,4 +86,19 @@ func (n *Node) ConsistencyCheck() error {
 		return fmt.Errorf("%d copies of rows have no outcome, and the lines have %d", underway, busy)
 	}
 	return nil
+}
+
+// CutPeers breaks the connections to dialled peers.
+func (n *Node) CutPeers() {
+	n.mu.Lock()
+	peers := slices.Collect(maps.Values(n.peers))
+	n.mu.Unlock()
+	for _, p := range peers {
+		p.mu.Lock()
+		c := p.c
+		p.mu.Unlock()
+		if c != nil {
+			c.c.Abort(errors.New("cut"))
+		}
+	}
 }

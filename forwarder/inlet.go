@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp"
@@ -75,6 +76,16 @@ type inlink struct {
 	size    int         // of the link's messages, a running mean; 0 none has come
 	parts   []byte      // of a message that comes in several frames
 	waiting []*delivery // for a row, in order
+
+	seq     uint64       // of the last message
+	settled bool         // the last message was pre-settled
+	last    *plan        // of the last message that was sent on
+	free    *line        // a hop that was not slow when a pre-settled message went there
+	freeAt  int64        // when
+	hop     *line        // of the last message that had one
+	otherAt atomic.Int64 // Unix nanoseconds: when the link's messages last went elsewhere than those before, about
+	window  atomic.Int32 // what the link may have in flight
+	holding bool         // on Node.held
 
 	unmatched uint64 // the latest generation of the table at which nothing is known to have matched the target; that of an empty table is 0
 
@@ -167,6 +178,8 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 		d.keep()
 	}
 	l.used++
+	l.seq++
+	d.seq, d.born, l.settled = l.seq, c.clock(), in.Settled
 	if l.size == 0 {
 		l.size = len(payload)
 	} else {
@@ -180,6 +193,10 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 	if d.passed(c.n.id) {
 		c.n.count.loops.Add(1)
 		c.refuse(d, condLoop, "the message has been at this node before")
+		return
+	}
+	if d.lives(); d.until != 0 && d.until <= d.born {
+		c.expired(d)
 		return
 	}
 	if l.door {
@@ -200,8 +217,13 @@ func (c *conn) forward(l *inlink, d *delivery) {
 		return
 	}
 	p := c.n.route(l, &d.Message, &c.groups)
-	if p.found {
+	if l.counts(p) {
 		c.send(l, d, p, &c.batch)
+		return
+	}
+	if p.tapsOnly && d.Settled {
+		c.send(l, d, p, &c.batch)
+		l.limit()
 		return
 	}
 	c.n.count.unrouted.Add(1)
@@ -214,6 +236,9 @@ func (c *conn) forward(l *inlink, d *delivery) {
 	}
 	c.refuseUnrouted(l, d, p)
 }
+
+// counts tells whether a plan leads somewhere that counts: for a link with a target, taps alone do not.
+func (l *inlink) counts(p *plan) bool { return p.found && !(p.tapsOnly && l.hasTarget) }
 
 // send does what a plan that was found says, by way of b; true where the message got copies. Called under the lock.
 func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
@@ -230,7 +255,12 @@ func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 		}
 		d.answer(Outcome{Kind: wire.Accepted})
 	default:
-		l.found()
+		if p.tapsOnly {
+			c.tapped(l, d)
+		} else {
+			l.found()
+		}
+		l.last = p
 		if b == &c.batch {
 			c.handing.Store(true)
 		}
@@ -240,6 +270,21 @@ func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 		d.answer(Outcome{Kind: wire.Released})
 	}
 	return false
+}
+
+// tapped counts a message that only taps get: it is unrouted.
+func (c *conn) tapped(l *inlink, d *delivery) {
+	c.n.count.unrouted.Add(1)
+	c.n.unrouted(l, d)
+	if d.Settled {
+		c.n.count.droppedRefused.Add(1)
+	}
+}
+
+// expired rejects a message whose life is over before it went anywhere.
+func (c *conn) expired(d *delivery) {
+	c.n.count.expired.Add(1)
+	d.answer(expiredOutcome())
 }
 
 // refuseUnrouted rejects a message whose address matches nothing, and tallies the address.
@@ -328,6 +373,23 @@ func (l *inlink) most() int {
 	return max(1, min(o.LinkCredit, o.LinkBytes/l.size))
 }
 
+// carriesOthers tells whether the link has carried messages to more than one hop lately. From any goroutine.
+func (l *inlink) carriesOthers(at int64) bool { return at-l.otherAt.Load() < int64(otherFor) }
+
+// otherFor is how long a link is held for one that carries messages to several hops: longer than a hop that takes nothing can stop it.
+const otherFor = 10 * time.Second
+
+// leads notes where a message goes. Called under the lock.
+func (l *inlink) leads(ln *line, at int64) {
+	if l.hop == ln {
+		return
+	}
+	if l.hop != nil && at-l.otherAt.Load() > int64(time.Second) {
+		l.otherAt.Store(at)
+	}
+	l.hop = ln
+}
+
 // grant gives the link the credit that its room allows. It waits until a quarter is free, so that a flow frame serves many
 // messages, but never leaves a link without credit that could have some.
 func (l *inlink) grant() {
@@ -335,11 +397,20 @@ func (l *inlink) grant() {
 		return
 	}
 	most := l.most()
+	if int32(most) != l.window.Load() {
+		l.window.Store(int32(most))
+	}
 	free := most - l.used
 	have := int(l.l.Credit())
-	if free > have && (have == 0 || free-have >= max(most/4, 1)) {
-		l.l.Grant(uint32(free))
+	if free <= have || have > 0 && free-have < max(most/4, 1) {
+		return
 	}
+	if l.hasTarget && !l.limited && !l.door {
+		if free = l.withRoom(free, have); free <= have || have > 0 && free-have < max(most/4, 1) {
+			return
+		}
+	}
+	l.l.Grant(uint32(free))
 }
 
 // Aborted throws away what had come of a message.
@@ -349,17 +420,41 @@ func (c *conn) Aborted(d *engine.InDelivery) {
 	l.look()
 }
 
-// RemoteSettled: the sender does not wait for the outcome.
-func (c *conn) RemoteSettled(in *engine.InDelivery, _ []byte) { forget(in) }
+// RemoteSettled: the sender does not wait for the outcome. Receivers that have the message are told so.
+func (c *conn) RemoteSettled(in *engine.InDelivery, _ []byte) {
+	d, ok := in.Context.(*delivery)
+	forget(in)
+	if !ok || d.plan == nil || d.answered {
+		return
+	}
+	for i := range d.copies {
+		if cp := &d.copies[i]; !cp.over && cp.planned().line != nil {
+			d.pending++
+			w := c.toDo()
+			w.settled = append(w.settled, settledFirst{cp, cp.planned().line})
+		}
+	}
+}
+
+// Received: a receiver has some of a message. Where it is the only one that counts, the sender hears of it.
+func (c *conn) Received(out *engine.OutDelivery, state []byte) {
+	if cp := out.Context.(*Copy); !cp.timed {
+		w := c.toDo()
+		w.progress = append(w.progress, progress{refTo(cp), append([]byte(nil), state...)})
+	}
+}
 
 // InDropped: the link is gone, so nobody waits for the outcome; the copies go on.
 func (c *conn) InDropped(in *engine.InDelivery) { forget(in) }
 
 func forget(in *engine.InDelivery) {
-	if d, ok := in.Context.(*delivery); ok {
-		d.in = nil
-		in.Context = nil
+	switch x := in.Context.(type) {
+	case *delivery:
+		x.in = nil
+	case *inlink: // answered, and kept by the sender until now
+		x.room(1)
 	}
+	in.Context = nil
 }
 
 // Detached: a link is gone.

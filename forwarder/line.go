@@ -3,6 +3,7 @@ package forwarder
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
@@ -18,8 +19,18 @@ type line struct {
 	target  string
 	noName  bool // dialled, null target
 
-	busy atomic.Int32 // copies queued, and sent without an outcome
-	gone atomic.Bool
+	busy        atomic.Int32 // copies queued, and sent without an outcome
+	queued      atomic.Int32 // copies queued, as of the last publish
+	queuedBytes atomic.Int64
+	gone        atomic.Bool
+	slow        atomic.Bool // over the soft limit for slowAfter, and not empty since
+
+	alarmAt    int64 // guarded by alarms.mu; 0 none
+	alarmIndex int
+
+	wantMu sync.Mutex // a leaf; guards wants
+	wants  []*inlink  // links without credit for want of room here
+	wanted atomic.Bool
 
 	mu *sync.Mutex // the lock of the connection or of the peer; guards what follows
 	c  *conn       // nil while away
@@ -29,11 +40,29 @@ type line struct {
 	bytes    int
 	earliest int64   // no queued copy expires before
 	resend   []*Copy // of a link that just broke
+	later    []*Copy // released, to be tried again, by when they are due
 	attachAt int64   // a refused link is attached again after that
 	used     bool    // since the last tick
 	usedAt   int64   // when a tick last saw it used
 	retired  bool    // off the peer's list
+	scratch  []byte  // for headers
+
+	published int             // queue.n, as told last
+	fullSince int64           // over the soft limit since then; 0 it is not
+	sent      uint64          // copies
+	seen      uint64          // of these, at the last tick
+	waitsAt   int64           // since this tick something waits and nothing was taken; 0 that is not so
+	stuckAt   int64           // the last tick at which it had taken nothing for stuckAfter; 0 it does take
+	shares    map[*inlink]int // while stuck: the copies in the queue, by the link they came by
+	overdueAt int64           // no copy with the receiver is overdue before; 0 none ever
 }
+
+// slowAfter is how long a line may be over its soft limit before its hop is slow: one that takes 8000 messages a second is below half of
+// it by then. stuckAfter is how long a hop may take nothing before it may hold no more than a quarter of a link's credit.
+const (
+	slowAfter  = 100 * time.Millisecond
+	stuckAfter = time.Second
+)
 
 // Present tells whether the hop can be expected to take copies.
 func (ln *line) Present() bool {
@@ -62,28 +91,98 @@ func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 		ln.attach()
 		ln.dialled.want()
 	}
-	o := &ln.n.options
+	ln.busy.Add(int32(len(copies)))
+	var back []*Copy
 	for _, cp := range copies {
-		// What is unsettled is bounded by its sender's credit; what is pre-settled, by the hard limit.
-		if cp.Message.Settled && (ln.queue.n >= o.HardQueue || ln.bytes >= o.HardQueueBytes) {
-			err = ErrBusy
-			break
-		}
 		cp.line, cp.state = ln, copyQueued
-		ln.busy.Add(1)
-		taken++
-		if ln.queue.n == 0 && ln.offer(cp) {
-			continue
+		if ln.queue.n > 0 || cp.due != 0 {
+			back = ln.enqueue(cp, back)
+		} else if !ln.offer(cp) {
+			cp.Message.keep()
+			ln.push(cp)
 		}
-		cp.Message.keep()
-		ln.push(cp)
+	}
+	ln.unlock()
+	if back != nil {
+		ln.n.settle(back)
+	}
+	return len(copies), nil
+}
+
+// unlock tells the room, sends what there is to send, and gives the lock back.
+func (ln *line) unlock() {
+	var wake []*inlink
+	if ln.queue.n != ln.published {
+		wake = ln.publish()
 	}
 	if ln.c == nil {
 		ln.mu.Unlock()
-		return taken, err
+		if wake != nil {
+			ln.n.wake(wake)
+		}
+		return
+	}
+	if wake != nil {
+		w := ln.c.toDo()
+		w.wake = append(w.wake, wake...)
 	}
 	ln.c.c.Release()
-	return taken, err
+}
+
+// publish tells how full the line is, and gives the links that waited for room. Called under the lock.
+func (ln *line) publish() (wake []*inlink) {
+	o := &ln.n.options
+	ln.published = ln.queue.n
+	ln.queued.Store(int32(ln.queue.n))
+	ln.queuedBytes.Store(int64(ln.bytes))
+	switch {
+	case ln.queue.n >= o.SoftQueue || ln.bytes >= o.SoftQueueBytes:
+		if ln.fullSince == 0 {
+			ln.fullSince = now()
+			ln.n.alarms.set(ln, ln.fullSince+int64(slowAfter))
+		}
+	case ln.queue.n == 0:
+		ln.fullSince = 0
+		if ln.slow.Load() {
+			ln.slow.Store(false)
+		}
+	case ln.queue.n <= o.SoftQueue/2 && ln.bytes <= o.SoftQueueBytes/2:
+		ln.fullSince = 0
+	}
+	return ln.takeWants()
+}
+
+// enqueue puts a copy in the line; one that the line does not take is added to back, with its outcome.
+func (ln *line) enqueue(cp *Copy, back []*Copy) []*Copy {
+	if !ln.hasPlace(cp) {
+		ln.busy.Add(-1)
+		cp.fate, cp.outcome = fateBusy, Outcome{Kind: wire.Released}
+		return append(back, cp)
+	}
+	cp.Message.keep()
+	if cp.due != 0 {
+		ln.postpone(cp)
+	} else {
+		ln.push(cp)
+	}
+	return back
+}
+
+// hasPlace tells whether the line takes a copy. What counts is bounded by its sender's credit, and waits; at the hard limit it goes to
+// another row where it can, and a hop that takes nothing drops what is pre-settled.
+func (ln *line) hasPlace(cp *Copy) bool {
+	if ln.stuckAt != 0 && cp.due == 0 && !ln.hasShare(cp) {
+		return false
+	}
+	o := &ln.n.options
+	if ln.queue.n+len(ln.later) < o.HardQueue && ln.bytes < o.HardQueueBytes {
+		return true
+	}
+	switch {
+	case cp.droppable, cp.Message.Settled && (ln.stuckAt != 0 || ln.l == nil):
+		return false
+	}
+	return !cp.hasAlternative()
 }
 
 func (ln *line) push(cp *Copy) {
@@ -92,17 +191,39 @@ func (ln *line) push(cp *Copy) {
 	if ln.queue.n == 1 || cp.expires < ln.earliest {
 		ln.earliest = cp.expires
 	}
+	if ln.shares != nil {
+		ln.shares[cp.in.link]++
+	}
+}
+
+// popped takes note of a copy that left the queue.
+func (ln *line) popped(cp *Copy) {
+	ln.bytes -= len(cp.Message.Payload)
+	if ln.shares != nil {
+		ln.shares[cp.in.link]--
+	}
 }
 
 // pump sends what is queued as far as credit and room allow. Called under the lock.
 func (ln *line) pump() {
 	for ln.queue.n > 0 {
 		cp := ln.queue.front()
+		size := len(cp.Message.Payload)
+		link := cp.in.link
 		if !ln.offer(cp) {
-			return
+			break
 		}
 		ln.queue.pop()
-		ln.bytes -= len(cp.Message.Payload)
+		ln.bytes -= size
+		if ln.shares != nil {
+			ln.shares[link]--
+		}
+	}
+	if ln.queue.n != ln.published {
+		if wake := ln.publish(); wake != nil {
+			w := ln.c.toDo()
+			w.wake = append(w.wake, wake...)
+		}
 	}
 }
 
@@ -120,8 +241,16 @@ func (ln *line) offer(cp *Copy) bool {
 			return true
 		}
 		head, body = m.head, m.Payload[m.scan.Bare:]
-		if cp.attempts > 0 {
-			head = m.appendHead(nil, ln.n.id, cp.attempts)
+	}
+	if m.until != 0 || cp.acquired {
+		at := ln.c.clock()
+		if m.until != 0 && m.until <= at {
+			cp.fate = fateExpired
+			ln.over(cp, expiredOutcome())
+			return true
+		}
+		if cp.differs(at) {
+			head, body = ln.rewritten(cp, at), m.Payload[m.scan.Bare:]
 		}
 	}
 	if limit := l.MaxMessage(); limit > 0 && uint64(len(head)+len(body)) > limit {
@@ -136,8 +265,9 @@ func (ln *line) offer(cp *Copy) bool {
 		settled = false
 	}
 	if !l.Fits(len(head) + len(body)) {
+		whole := len(body) == len(m.Payload)
 		m.keep() // the engine may look at it after the batch
-		if ln.dialled == nil {
+		if whole {
 			body = m.Payload
 		} else {
 			body = m.Payload[m.scan.Bare:]
@@ -148,16 +278,37 @@ func (ln *line) offer(cp *Copy) bool {
 	case engine.Refused:
 		return false
 	case engine.Complete:
-		cp.state = copySent
-		ln.n.count.handed(cp)
+		ln.began(cp, settled)
 		if settled {
 			ln.over(cp, Outcome{Kind: wire.Accepted})
 		}
 	case engine.Partial:
-		cp.state = copySent
-		ln.n.count.handed(cp)
+		ln.began(cp, settled)
 	}
 	return true
+}
+
+// began notes that a copy is on its way to the peer.
+func (ln *line) began(cp *Copy, settled bool) {
+	cp.state = copySent
+	ln.sent++
+	ln.n.count.handed(cp)
+	if cp.timed && !settled {
+		cp.answerBy = ln.c.clock() + int64(ln.n.options.FanOutTimeout)
+		if ln.overdueAt == 0 {
+			ln.overdueAt = cp.answerBy
+		}
+	}
+}
+
+// rewritten is the copy's own head, in memory that is used again where the message goes in one frame.
+func (ln *line) rewritten(cp *Copy, at int64) []byte {
+	m := cp.Message
+	if ln.l.Fits(len(m.Payload) + len(m.head) + 64) {
+		ln.scratch = ln.ownHead(ln.scratch[:0], cp, at)
+		return ln.scratch
+	}
+	return ln.ownHead(nil, cp, at)
 }
 
 // over ends a copy's time on the line. Called under the lock.
@@ -166,49 +317,36 @@ func (ln *line) over(cp *Copy, o Outcome) {
 	ln.c.done(cp, o)
 }
 
-// expire takes out the copies whose time to be sent is over, and gives them back. Called without the lock.
-func (ln *line) expire(at int64) {
+// handOver gives back, from the line to a hop that went away, the copies that another row of their group could take now. The rest
+// waits for the hop to return. Called without the lock.
+func (ln *line) handOver() {
 	ln.mu.Lock()
-	if ln.queue.n == 0 || at < ln.earliest {
-		ln.mu.Unlock()
-		return
-	}
-	var late []*Copy
+	moved := ln.takeOut(nil, func(cp *Copy) bool {
+		if cp.inDoubt || !cp.hasAlternative() {
+			return false
+		}
+		cp.outcome = Outcome{Kind: wire.Released}
+		return true
+	})
+	ln.unlock()
+	ln.n.settle(moved)
+}
+
+// takeOut takes the copies that f says out of the queue, and adds them to out. Called under the lock.
+func (ln *line) takeOut(out []*Copy, f func(*Copy) bool) []*Copy {
 	ln.earliest = 1<<63 - 1
 	for range ln.queue.n {
 		cp := ln.queue.pop()
-		if cp.expires <= at {
-			ln.bytes -= len(cp.Message.Payload)
+		if f(cp) {
+			ln.popped(cp)
 			ln.busy.Add(-1)
-			cp.outcome = ln.lateOutcome(cp)
-			late = append(late, cp)
+			out = append(out, cp)
 			continue
 		}
 		ln.queue.push(cp)
 		ln.earliest = min(ln.earliest, cp.expires)
 	}
-	ln.mu.Unlock()
-	ln.n.settle(late)
-}
-
-// handOver gives back, from the line to a hop that went away, the copies that another row of their group could take now. The rest
-// waits for the hop to return. Called without the lock.
-func (ln *line) handOver() {
-	ln.mu.Lock()
-	var moved []*Copy
-	for range ln.queue.n {
-		cp := ln.queue.pop()
-		if cp.state != copyQueued || !cp.hasAlternative() {
-			ln.queue.push(cp)
-			continue
-		}
-		ln.bytes -= len(cp.Message.Payload)
-		ln.busy.Add(-1)
-		cp.outcome = Outcome{Kind: wire.Released}
-		moved = append(moved, cp)
-	}
-	ln.mu.Unlock()
-	ln.n.settle(moved)
+	return out
 }
 
 // hasAlternative tells whether another row of the copy's group could take it now.
@@ -218,38 +356,45 @@ func (c *Copy) hasAlternative() bool {
 		return false
 	}
 	for i := range g.targets {
-		if int32(i) != c.target && g.targets[i].outlet != nil && g.targets[i].outlet.Present() {
+		if c.tried&(1<<min(i, 63)) == 0 && g.targets[i].outlet != nil && g.targets[i].outlet.Present() {
 			return true
 		}
 	}
 	return false
 }
 
-// lateOutcome is that of a copy that was not sent in time: released; where it was sent once and the connection broke, modified.
-func (ln *line) lateOutcome(cp *Copy) Outcome {
+// late gives a copy that was not sent in time its outcome: released; where it was sent once and the connection broke, modified; where its
+// life is over, rejected.
+func (cp *Copy) late(at int64) {
 	cp.fate = fateLate
-	if cp.Message.Settled {
-		ln.n.count.droppedLate.Add(1)
+	switch {
+	case cp.inDoubt:
+		cp.outcome = modifiedFailed()
+	case cp.Message.until != 0 && cp.Message.until <= at:
+		cp.fate, cp.outcome = fateExpired, expiredOutcome()
+	default:
+		cp.outcome = Outcome{Kind: wire.Released}
 	}
-	if cp.state == copySent {
-		return modifiedFailed()
-	}
-	return Outcome{Kind: wire.Released}
 }
 
 // close ends the line of a receiver: what is queued is given back. Called under the lock of ln.c.
 func (ln *line) close() {
 	ln.gone.Store(true)
 	ln.l = nil
+	ln.shares = nil
 	for ln.queue.n > 0 {
 		cp := ln.queue.pop()
 		cp.fate = fateGone
-		if cp.Message.Settled {
-			ln.n.count.droppedGone.Add(1)
-		}
 		ln.over(cp, Outcome{Kind: wire.Released})
 	}
-	ln.bytes = 0
+	for _, cp := range ln.later {
+		ln.over(cp, Outcome{Kind: wire.Released})
+	}
+	ln.later, ln.bytes = nil, 0
+	if wake := ln.publish(); wake != nil {
+		w := ln.c.toDo()
+		w.wake = append(w.wake, wake...)
+	}
 }
 
 // ring is a queue of copies.
@@ -260,6 +405,9 @@ type ring struct {
 }
 
 func (r *ring) front() *Copy { return r.buf[r.first] }
+
+// at is the copy at a place from the front.
+func (r *ring) at(i int) *Copy { return r.buf[(r.first+i)&(len(r.buf)-1)] }
 
 func (r *ring) push(c *Copy) {
 	r.room()

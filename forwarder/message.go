@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
@@ -19,6 +20,11 @@ type Message struct {
 	owned bool   // Payload is ours; else it lies in the reader's buffer and is gone after the batch
 	buf   []byte // memory for Payload, used again
 	head  []byte // what goes in front of the bare message toward dialled hops, made when one is picked
+
+	born  int64  // Unix nanoseconds: when it came
+	until int64  // Unix nanoseconds: its life ends then; 0 never
+	ttl   uint32 // of the header, milliseconds; 0 none
+	first bool   // the header says that nobody had it before
 }
 
 // To is the message's own address, as written; ok is false where it has none.
@@ -38,23 +44,36 @@ func (m *Message) keep() {
 	m.Payload, m.owned = m.buf, true
 }
 
-// Copy is one message on its way to one hop. The node owns in; the outlet owns the rest until it settles.
+// Copy is one message on its way to one hop.
 type Copy struct {
 	Message *Message
 	Hop     *routetable.Hop
 
-	in       *delivery
-	group    int32  // of in.plan
-	target   int32  // of the group
-	tried    uint64 // any and first groups: the rows tried so far, of the first 63
-	tap      bool   // optional: does not count
+	// Set by the node before an outlet gets the copy, and not changed while it has it.
+	in        *delivery
+	group     int32  // of in.plan
+	target    int32  // of the group
+	tried     uint64 // any and first groups: the rows tried so far, of the first 63
+	expires   int64  // Unix nanoseconds: not sent by then, it is given back
+	due       int64  // Unix nanoseconds: a receiver released it, it is tried again then; 0 at once
+	releases  uint32 // times that it was tried again because it was released
+	droppable bool   // a full hop drops it: it does not count, or nothing holds its sender back
+	timed     bool   // its time with a receiver has a limit
+	acquired  bool   // somebody had it before
+
+	// Under the lock of in.conn.
+	tap  bool // does not count: optional, or pre-settled and of a hop that is slow
+	over bool // has its outcome
+
+	// The outlet's, until it settles the copy.
 	state    copyState
-	fate     fate
-	out      engine.OutDelivery
-	line     *line
-	expires  int64 // Unix nanoseconds: not sent by then, it is given back
-	outcome  Outcome
+	inDoubt  bool   // it was with a peer that went away
 	attempts uint32 // times it was sent before, to a peer that went away
+	answerBy int64  // Unix nanoseconds: where timed, and sent
+	line     *line
+	out      engine.OutDelivery
+	fate     fate
+	outcome  Outcome
 }
 
 type copyState uint8
@@ -62,17 +81,18 @@ type copyState uint8
 const (
 	copyQueued copyState = iota
 	copySent             // some of it is with the peer
-	copyOver
 )
 
 // fate tells why a copy without an outcome of a receiver's ended.
 type fate uint8
 
 const (
-	fateSent fate = iota // no such reason
-	fateBusy             // the hop's line was full
-	fateGone             // there is no such hop any more
-	fateLate             // not sent in time
+	fateSent    fate = iota // no such reason
+	fateBusy                // the hop's line was full, or a hop that takes nothing had its share of the link's credit
+	fateGone                // there is no such hop any more
+	fateLate                // not sent in time
+	fateExpired             // its ttl was over
+	fateOverdue             // a receiver had it for too long
 )
 
 // Outcome is what became of a copy.
@@ -91,8 +111,15 @@ type delivery struct {
 	plan    *plan
 	copies  []Copy
 	later   []int32 // any and first groups, picked when the copies that go in any case are made
-	pending int     // copies without an outcome
 	waiting int64   // Unix nanoseconds: on the link's waiting list until then
+	seq     uint64  // among the messages of its link
+
+	// Invariant: counting <= pending; answered where nothing counts any more.
+	pending  int  // copies without an outcome
+	counting int  // of these, those that the sender's outcome waits for
+	answered bool // the sender has its outcome
+
+	serial atomic.Uint32 // goes up when the memory is given back: what was seen of it before is another message's
 
 	told func(Outcome) // of the node's own messages: gets the outcome, under the lock of conn; nil where nobody asks
 }
@@ -138,11 +165,12 @@ func (d *delivery) recycle() {
 	if len(copies) > 64 {
 		copies = nil
 	}
-	for i := range copies {
-		copies[i] = Copy{}
-	}
-	*d = delivery{}
-	d.buf, d.head, d.copies, d.later = buf[:0], head[:0], copies[:0], later[:0]
+	clear(copies)
+	d.serial.Add(1)
+	d.Message = Message{buf: buf[:0], head: head[:0]}
+	d.conn, d.link, d.in, d.plan, d.told = nil, nil, nil, nil, nil
+	d.copies, d.later = copies[:0], later[:0]
+	d.waiting, d.seq, d.pending, d.counting, d.answered = 0, 0, 0, 0, false
 	deliveries.Put(d)
 }
 

@@ -25,9 +25,12 @@ type Options struct {
 
 	LinkCredit      int           // messages a sender may have in flight on a link; 0 is 1000
 	LinkBytes       int           // the same in bytes, by the mean size of the link's messages; 0 is 64 MiB
-	HardQueue       int           // pre-settled messages in a hop's line beyond which more are dropped; 0 is 5000
+	SoftQueue       int           // messages in a hop's line from which links with that target get no more credit; 0 is 800
+	SoftQueueBytes  int           // the same in bytes; 0 is 16 MiB
+	HardQueue       int           // messages in a hop's line beyond which what does not count is dropped; 0 is 5000
 	HardQueueBytes  int           // the same in bytes; 0 is 64 MiB
 	DeliveryTimeout time.Duration // for copies not yet sent; 0 is 30 s
+	FanOutTimeout   time.Duration // for a copy with its receiver, where it is not the only one; 0 is 5 minutes
 	IdleLink        time.Duration // how long the link to a hop's target is kept without traffic; 0 is a minute
 	MaxFrame        uint32        // bytes; 0 is 64 KiB
 	MaxMessage      uint64        // bytes; 0 is 256 MiB: a message is held whole
@@ -46,6 +49,15 @@ func (o Options) withDefaults() Options {
 	}
 	if o.LinkBytes == 0 {
 		o.LinkBytes = 64 << 20
+	}
+	if o.SoftQueue == 0 {
+		o.SoftQueue = 800
+	}
+	if o.SoftQueueBytes == 0 {
+		o.SoftQueueBytes = 16 << 20
+	}
+	if o.FanOutTimeout == 0 {
+		o.FanOutTimeout = 5 * time.Minute
 	}
 	if o.HardQueue == 0 {
 		o.HardQueue = 5000
@@ -95,6 +107,8 @@ type Node struct {
 	rows    rowCounts
 	pruned  atomic.Uint64 // times that peers were given up: plans that point to their lines are made anew
 
+	alarms alarms
+
 	doorPlan *plan
 
 	// changedSince is routetable.Snapshot.ChangedSince; tests put another in its place.
@@ -113,6 +127,7 @@ type Node struct {
 	peers     map[string]*peer
 	lines     map[*line]struct{} // of peers
 	limited   map[*inlink]struct{}
+	held      map[*inlink]struct{} // without credit for want of room
 	listeners []*amqp.Listener
 	lost      map[string]uint64 // unrouted addresses and how often
 }
@@ -124,10 +139,11 @@ func New(core *admin.Core, o Options) *Node {
 		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
 		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
 		receivers: map[string]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
-		limited: map[*inlink]struct{}{}, lost: map[string]uint64{},
+		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{}, lost: map[string]uint64{},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.alarms.sooner = make(chan struct{}, 1)
 	n.self = &conn{n: n}
 	n.door = newDoor(n)
 	n.doorPlan = doorPlanOf(n.door)
@@ -281,10 +297,18 @@ func (n *Node) loop() {
 	rest := time.NewTimer(0)
 	defer rest.Stop()
 	changed := n.changed
+	alarm := time.NewTimer(time.Hour)
+	defer alarm.Stop()
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
+		case <-n.alarms.sooner:
+			n.ring(alarm)
+			continue
+		case <-alarm.C:
+			n.ring(alarm)
+			continue
 		case <-rest.C:
 			changed = n.changed
 			continue
@@ -299,6 +323,17 @@ func (n *Node) loop() {
 		// However fast the table changes and however many links wait, looking at them takes a fifth of the time.
 		changed = nil
 		rest.Reset(min(4*time.Since(began), maxRest))
+	}
+}
+
+// ring calls the lines whose alarm is due, and sets the timer to the next.
+func (n *Node) ring(t *time.Timer) {
+	at := now()
+	for _, ln := range n.alarms.due(at) {
+		ln.alarm(at)
+	}
+	if next := n.alarms.next(); next != 0 {
+		t.Reset(time.Duration(max(next-now(), 0)))
 	}
 }
 
@@ -330,8 +365,9 @@ func (n *Node) tick(at int64) {
 	}
 	n.mu.Unlock()
 	for _, ln := range lines {
-		ln.expire(at)
+		ln.check(at)
 	}
+	n.recheckHeld()
 	for _, p := range peers {
 		p.tick(at)
 	}

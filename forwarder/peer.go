@@ -333,13 +333,19 @@ func (ln *line) detached(err error) {
 
 // again takes back a copy that was on a link that broke. It goes out first when the peer is back; in doubt, so with a higher delivery-count.
 func (ln *line) again(cp *Copy) {
-	if cp.Message.Settled {
-		ln.n.count.droppedGone.Add(1)
+	t := cp.planned()
+	switch {
+	case cp.Message.Settled:
+		cp.fate = fateGone
 		ln.over(cp, Outcome{Kind: wire.Released})
+		return
+	case t.retry >= 0 && int(cp.attempts) >= t.retry:
+		ln.over(cp, modifiedFailed())
 		return
 	}
 	cp.attempts++
-	cp.expires = now() + int64(ln.n.options.DeliveryTimeout)
+	cp.inDoubt, cp.acquired = true, true
+	cp.expires = cp.in.expiry(now(), t)
 	ln.resend = append(ln.resend, cp)
 }
 

@@ -25,11 +25,61 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 		d.oneOf(gi, b, at)
 	}
 	d.pending = len(d.copies)
+	d.count(at)
 	for i := range d.copies {
 		c := &d.copies[i]
 		b.add(c.outlet(), c)
 	}
-	return len(d.copies)
+	made := len(d.copies)
+	if made > 0 && d.counting == 0 {
+		d.finish() // taps alone: nobody waits for them
+	}
+	return made
+}
+
+// count says which copies the sender waits for.
+func (d *delivery) count(at int64) {
+	switch len(d.copies) {
+	case 0:
+		return
+	case 1: // mostly
+		c := &d.copies[0]
+		ln := c.planned().line
+		if d.counting = 1; c.tap {
+			d.counting = 0
+		}
+		if d.link != nil && ln != nil {
+			d.link.leads(ln, at)
+		}
+		if d.Settled && ln != nil && !c.tap {
+			d.ease(c, ln, at)
+		}
+		c.droppable, c.timed = c.tap, c.tap
+		return
+	}
+	d.countMany(at)
+}
+
+func (d *delivery) countMany(at int64) {
+	for i := range d.copies {
+		if !d.copies[i].tap {
+			d.counting++
+		}
+	}
+	many := d.counting > 1
+	for i := range d.copies {
+		c := &d.copies[i]
+		c.timed = many || c.tap
+	}
+	if ln := d.copies[0].planned().line; d.link != nil && ln != nil {
+		d.link.leads(ln, at)
+	}
+	if d.Settled {
+		d.easeMany()
+	}
+	for i := range d.copies {
+		d.copies[i].droppable = d.copies[i].tap
+	}
 }
 
 // copies is the most copies that a message can have.
@@ -112,14 +162,11 @@ func (d *delivery) copyTo(o Outlet) *Copy {
 
 func (d *delivery) addCopy(group, target int32, at int64) {
 	t := &d.plan.groups[group].targets[target]
-	timeout := t.timeout
-	if timeout == 0 {
-		timeout = d.conn.node().options.DeliveryTimeout
-	}
-	d.copies = append(d.copies, Copy{
-		Message: &d.Message, Hop: t.hop, in: d, group: group, target: target, tap: t.optional,
-		tried: 1 << min(target, 63), expires: at + int64(timeout),
-	})
+	n := len(d.copies)
+	d.copies = d.copies[:n+1] // there is room, and it is all zero: see dispatch and recycle
+	c := &d.copies[n]
+	c.Message, c.Hop, c.in, c.group, c.target, c.tap = &d.Message, t.hop, d, group, target, t.optional
+	c.tried, c.expires = 1<<min(target, 63), d.expiry(at, t)
 	d.copied(t)
 }
 
@@ -180,26 +227,9 @@ func (d *delivery) balance(g *planGroup, b *batch, tried uint64) int {
 
 func (d *delivery) balanceAmong(g *planGroup, b *batch, lo, hi int, tried uint64) int {
 	usable := func(i int) bool { return tried&(1<<min(i, 63)) == 0 && g.targets[i].present() }
-	live, weights := 0, 0
-	for i := lo; i < hi; i++ {
-		if usable(i) {
-			live++
-			weights += max(g.targets[i].weight, 1)
-		}
-	}
-	if live == 0 {
-		return -1
-	}
 	switch g.balance {
 	case routetable.Weighted:
-		left := int(g.turn.Add(1)) % weights
-		for i := lo; i < hi; i++ {
-			if usable(i) {
-				if left -= max(g.targets[i].weight, 1); left < 0 {
-					return i
-				}
-			}
-		}
+		return g.weighted(lo, hi, usable)
 	case routetable.LeastBusy:
 		best, bestBusy, turn := -1, 0, int(g.turn.Add(1))
 		for k := range hi - lo {
@@ -212,13 +242,19 @@ func (d *delivery) balanceAmong(g *planGroup, b *batch, lo, hi int, tried uint64
 			}
 		}
 		return best
+	case routetable.Hash:
+		return d.byHash(g, lo, hi, usable)
 	}
-	nth := 0
-	if g.balance == routetable.Hash {
-		nth = int(d.hash(g.hashKey) % uint64(live))
-	} else {
-		nth = int(g.turn.Add(1)) % live
+	live := 0
+	for i := lo; i < hi; i++ {
+		if usable(i) {
+			live++
+		}
 	}
+	if live == 0 {
+		return -1
+	}
+	nth := int(g.turn.Add(1) % uint32(live))
 	for i := lo; i < hi; i++ {
 		if usable(i) {
 			if nth == 0 {
@@ -228,6 +264,114 @@ func (d *delivery) balanceAmong(g *planGroup, b *batch, lo, hi int, tried uint64
 		}
 	}
 	return -1
+}
+
+// maxSchedule bounds the schedule of a weighted group; where the weights add up to more, they are rounded.
+const maxSchedule = 1024
+
+// prepare makes what picking needs.
+func (g *planGroup) prepare() {
+	if g.pick != routetable.PickAny {
+		return
+	}
+	for i := range g.targets {
+		h := fnv.New64a()
+		h.Write([]byte(g.targets[i].hop.Key))
+		g.targets[i].seed = h.Sum64()
+	}
+	if g.balance == routetable.Weighted {
+		hi := 1
+		for hi < len(g.targets) && g.targets[hi].order == g.targets[0].order {
+			hi++
+		}
+		g.schedule = spread(g.targets[:hi])
+	}
+}
+
+// spread gives each target as many turns as its weight says, those of each as far apart as can be (smooth weighted round robin).
+func spread(targets []planTarget) []int32 {
+	sum, common := 0, 0
+	for i := range targets {
+		w := max(targets[i].weight, 1)
+		sum += w
+		for a := w; a != 0; {
+			common, a = a, common%a
+		}
+	}
+	sum /= common
+	weights := make([]int, len(targets))
+	turns := 0
+	for i := range targets {
+		weights[i] = max(targets[i].weight, 1) / common
+		if sum > maxSchedule {
+			weights[i] = max(1, weights[i]*maxSchedule/sum)
+		}
+		turns += weights[i]
+	}
+	order := make([]int32, 0, turns)
+	due := make([]int, len(targets))
+	for range turns {
+		best := 0
+		for i := range due {
+			if due[i] += weights[i]; due[i] > due[best] {
+				best = i
+			}
+		}
+		due[best] -= turns
+		order = append(order, int32(best))
+	}
+	return order
+}
+
+// weighted takes the row whose turn it is; where that is not there, those that are share its turns by their weights.
+func (g *planGroup) weighted(lo, hi int, usable func(int) bool) int {
+	turn := g.turn.Add(1)
+	if lo == 0 && len(g.schedule) > 0 {
+		if i := int(g.schedule[turn%uint32(len(g.schedule))]); usable(i) {
+			return i
+		}
+	}
+	weights := 0
+	for i := lo; i < hi; i++ {
+		if usable(i) {
+			weights += max(g.targets[i].weight, 1)
+		}
+	}
+	if weights == 0 {
+		return -1
+	}
+	left := int(mix(uint64(turn)) % uint64(weights))
+	for i := lo; i < hi; i++ {
+		if usable(i) {
+			if left -= max(g.targets[i].weight, 1); left < 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// byHash takes the row that the message's key likes best (rendezvous hashing): a row that goes or comes moves its own share alone.
+func (d *delivery) byHash(g *planGroup, lo, hi int, usable func(int) bool) int {
+	key := d.hash(g.hashKey)
+	best, most := -1, uint64(0)
+	for i := lo; i < hi; i++ {
+		if usable(i) {
+			if likes := mix(key ^ g.targets[i].seed); best < 0 || likes > most {
+				best, most = i, likes
+			}
+		}
+	}
+	return best
+}
+
+// mix spreads the bits of x (the finalizer of MurmurHash3).
+func mix(x uint64) uint64 {
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
 }
 
 func (d *delivery) hash(key string) uint64 {

@@ -40,23 +40,27 @@ type plan struct {
 }
 
 type planGroup struct {
-	pick    routetable.Pick
-	balance routetable.Balance
-	hashKey string
-	turn    *atomic.Uint32 // round robin: of the group's first row
-	targets []planTarget
+	pick     routetable.Pick
+	balance  routetable.Balance
+	hashKey  string
+	turn     *atomic.Uint32 // round robin: of the group's first row
+	targets  []planTarget
+	schedule []int32 // weighted: the targets of the lowest order in the turns that they get, spread evenly
 }
 
 // planTarget is a row: a hop's outlet, or a name with the groups that it leads to.
 type planTarget struct {
 	outlet   Outlet
+	line     *line // the outlet, where it is one
 	inner    []int32
 	hop      *routetable.Hop
 	optional bool
 	maybe    bool // beneath a row of an any or first group: it may get no copy
 	weight   int
 	order    int
-	timeout  time.Duration // 0: the node's
+	timeout  time.Duration // of a name, 0: none of its own
+	retry    int           // times that a copy is tried again; -1 no limit
+	seed     uint64        // of balance hash
 
 	lookup *lookup // of a name that is maybe followed: the rows that are used with it
 	tally  rowTally
@@ -235,7 +239,7 @@ func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, pr
 		return p
 	}
 	b := planner{n: n, s: s, p: p, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
-	p.roots = b.groups(groups, &p.lookup, planTarget{}, 1)
+	p.roots = b.groups(groups, &p.lookup, planTarget{retry: -1}, 1)
 	b.conclude()
 	*scratch = groups[:0]
 	return p
@@ -300,6 +304,7 @@ func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarg
 			b.p.groups[place].turn = &rows[0].turn
 		}
 		b.p.groups[place].targets = targets
+		b.p.groups[place].prepare()
 		at = append(at, place)
 	}
 	return at
@@ -311,6 +316,9 @@ func (b *planner) merge(t *planTarget) bool {
 	if t.outlet == nil || old == nil {
 		return false
 	}
+	if old.retry >= 0 && (t.retry < 0 || t.retry > old.retry) {
+		old.retry = t.retry
+	}
 	if old.optional && !t.optional {
 		old.optional = false
 		b.optional--
@@ -321,10 +329,13 @@ func (b *planner) merge(t *planTarget) bool {
 
 // target makes a row's target; false where the row leads nowhere.
 func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, depth int, pick routetable.Pick) (planTarget, bool) {
-	t := planTarget{hop: m.Hop, optional: m.Route.Optional || outer.optional, weight: m.Route.Weight, order: m.Route.Order, timeout: m.Route.Timeout}
+	t := planTarget{hop: m.Hop, optional: m.Route.Optional || outer.optional, weight: m.Route.Weight, order: m.Route.Order, timeout: m.Route.Timeout, retry: m.Route.Retry}
 	t.maybe = outer.maybe || pick != routetable.PickAll
 	if outer.timeout != 0 {
 		t.timeout = outer.timeout
+	}
+	if outer.retry >= 0 {
+		t.retry = outer.retry
 	}
 	switch m.Hop.Scheme {
 	case "null":
@@ -355,6 +366,10 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 		b.p.brief = true // nothing tells when there is one
 		return t, false
 	}
+	if t.timeout == 0 {
+		t.timeout = b.n.options.DeliveryTimeout
+	}
+	t.line, _ = t.outlet.(*line)
 	b.tally(&t)
 	return t, true
 }

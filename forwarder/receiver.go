@@ -88,7 +88,7 @@ func (ln *line) dropped(cp *Copy) {
 		return
 	}
 	if cp.Message.Settled {
-		ln.n.count.droppedGone.Add(1)
+		cp.fate = fateGone
 		ln.over(cp, Outcome{Kind: wire.Released})
 		return
 	}

@@ -145,9 +145,14 @@ func (c *conn) tally(t *planTarget) *rowTally {
 // ended tallies what became of a copy. Called under the lock.
 func (c *conn) ended(cp *Copy) {
 	t := c.tally(cp.planned())
-	switch {
-	case cp.outcome.Kind == wire.Accepted:
+	if cp.outcome.Kind == wire.Accepted {
 		t.delivered++
+		return
+	}
+	c.n.count.ended(cp)
+	switch {
+	case cp.fate == fateLate && cp.releases > 0:
+		t.released++
 	case cp.outcome.Kind == wire.Rejected, cp.fate != fateSent, cp.Message.Settled:
 		t.dropped++
 	default:

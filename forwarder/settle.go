@@ -4,13 +4,14 @@ import (
 	"sync"
 
 	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
-	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // Conditions of our own.
 const (
-	condLoop = wire.Symbol("fingerpost:loop")
+	condLoop    = wire.Symbol("fingerpost:loop")
+	condExpired = wire.Symbol("fingerpost:expired")
 )
 
 // Settle reports what became of the copy. Once, from any goroutine that holds no connection's lock.
@@ -26,41 +27,99 @@ func (c *Copy) refuse(err error) {
 	if err == ErrBusy {
 		c.fate = fateBusy
 	}
-	n := c.in.conn.node()
-	switch {
-	case c.Message.Settled && err == ErrBusy:
-		n.count.droppedBusy.Add(1)
-	case c.Message.Settled:
-		n.count.droppedGone.Add(1)
-	}
 }
 
-// work is what a connection's lock holder leaves for after the release: copies that are done.
+// work is what a connection's lock holder leaves for after the release: copies that are done, and links that wait for room.
 type work struct {
 	n      *Node
 	copies []*Copy
+	wake   []*inlink
+
+	progress []progress
+	settled  []settledFirst
+}
+
+// progress is what a receiver told of a copy that it has not answered.
+type progress struct {
+	copyRef
+	state []byte
+}
+
+// settledFirst is a copy whose sender has settled it. It counts as pending until that is passed on.
+type settledFirst struct {
+	copy *Copy
+	line *line
 }
 
 var works = sync.Pool{New: func() any { return &work{} }}
 
 // Run settles the copies with the connections that they came from.
 func (w *work) Run() {
+	if w.progress != nil || w.settled != nil {
+		w.passOn()
+	}
 	w.n.settle(w.copies)
 	clear(w.copies)
 	w.copies = w.copies[:0]
+	if w.wake != nil {
+		w.n.wake(w.wake)
+		w.wake = nil
+	}
 	works.Put(w)
 }
 
 var _ amqp.Work = (*work)(nil)
 
-// done notes, under the connection's lock, that a copy has its outcome.
-func (c *conn) done(cp *Copy, o Outcome) {
-	cp.outcome = o
+// passOn tells senders of the progress of copies, and receivers that senders have settled.
+func (w *work) passOn() {
+	for _, p := range w.progress {
+		p.conn.lock()
+		if p.d.serial.Load() == p.serial && !p.copy.over && p.d.in != nil {
+			p.d.in.Progress(p.state)
+		}
+		p.conn.release()
+	}
+	for _, s := range w.settled {
+		s.line.settledFirst(s.copy)
+		d := s.copy.in
+		from := d.conn
+		from.lock()
+		if d.pending--; d.pending == 0 && d.answered {
+			d.recycle()
+		}
+		from.release()
+	}
+	w.progress, w.settled = nil, nil
+}
+
+// settledFirst settles a copy that its receiver has and has not answered: the sender wants no answer any more.
+func (ln *line) settledFirst(cp *Copy) {
+	ln.mu.Lock()
+	there := false
+	if ln.l != nil {
+		ln.l.Unsettled(func(d *engine.OutDelivery) { there = there || d.Context == any(cp) })
+	}
+	if there && ln.l.Whole(&cp.out) {
+		cp.out.Settle()
+		ln.over(cp, Outcome{Kind: wire.Accepted})
+	}
+	ln.unlock()
+}
+
+// toDo is the work that the lock's holder leaves.
+func (c *conn) toDo() *work {
 	if c.work == nil {
 		c.work = works.Get().(*work)
 		c.work.n = c.n
 	}
-	c.work.copies = append(c.work.copies, cp)
+	return c.work
+}
+
+// done notes, under the connection's lock, that a copy has its outcome.
+func (c *conn) done(cp *Copy, o Outcome) {
+	cp.outcome = o
+	w := c.toDo()
+	w.copies = append(w.copies, cp)
 }
 
 // settle brings the outcomes of copies to the deliveries that they belong to. It takes each source's lock once, one at a time.
@@ -90,32 +149,27 @@ func (n *Node) settle(copies []*Copy) {
 	}
 }
 
-// copyDone takes the outcome of one copy; true says that the copy goes on its way again, to another row of its group.
+// copyDone takes the outcome of one copy; true says that the copy goes on its way again. Called under the lock of d.conn.
 func (d *delivery) copyDone(c *Copy) (again bool) {
-	g := &d.plan.groups[c.group]
-	if c.fate == fateGone {
-		d.plan.stale = true
-	}
-	if c.outcome.Kind == wire.Released && g.pick != routetable.PickAll && !(d.Settled && c.state == copySent) {
-		if ti := d.choose(g, nil, c.tried); ti >= 0 && g.targets[ti].outlet != nil {
-			t := &g.targets[ti]
-			if other := d.copyTo(t.outlet); other == nil || other == c {
-				d.conn.tally(c.planned()).released++
-				c.tried |= 1 << min(ti, 63)
-				c.target, c.Hop, c.state, c.fate = int32(ti), t.hop, copyQueued, fateSent
-				d.copied(t)
-				d.keep()
-				return true
-			} else { // that hop has a copy by another row: its outcome counts for this one too
-				other.tap = other.tap && t.optional
-				c.tap = true
-			}
+	if c.outcome.Kind == wire.Released {
+		switch d.next(c) {
+		case goesOn:
+			return true
+		case waits:
+			return false
 		}
 	}
 	d.conn.ended(c)
-	c.state = copyOver
-	if d.pending--; d.pending == 0 {
+	c.over = true
+	d.pending--
+	if !c.tap {
+		d.counting--
+	}
+	switch {
+	case d.counting == 0 && !d.answered:
 		d.finish()
+	case d.pending == 0:
+		d.recycle()
 	}
 	return false
 }
@@ -129,24 +183,40 @@ func (d *delivery) finish() {
 	d.answer(o)
 }
 
-// answer tells the sender, where it waits for that, and gives the link room for another message. The delivery is over.
+// answer tells the sender, where it waits for that, and gives the link room for another message. The delivery is over, but for copies
+// that do not count.
 func (d *delivery) answer(o Outcome) {
+	d.answered = true
+	held := false
 	if d.in != nil {
 		d.conn.n.count.outcome(d.link, o.Kind)
-		d.in.Context = nil
-		if o.State != nil {
-			d.in.Settle(o.State)
-		} else {
-			d.in.SettleAs(o.Kind)
-		}
+		held = d.tell(o)
+		d.in = nil
 	}
 	if d.told != nil {
 		d.told(o)
+		d.told = nil
 	}
-	if d.link != nil {
+	if d.link != nil && !held {
 		d.link.room(1)
 	}
-	d.recycle()
+	if d.pending == 0 {
+		d.recycle()
+	}
+}
+
+// tell gives the sender its outcome; held says that it keeps the delivery until it settles it (mode second), and its place.
+func (d *delivery) tell(o Outcome) (held bool) {
+	d.in.Context = nil
+	if d.in.Link().ReceiverMode() == engine.ReceiverSecond {
+		d.in.Context, held = d.link, true
+	}
+	if o.State != nil {
+		d.in.Settle(o.State)
+	} else {
+		d.in.SettleAs(o.Kind)
+	}
+	return held
 }
 
 // aggregate makes one outcome of those of the non-optional copies (DESIGN §5, end to end).

@@ -22,13 +22,13 @@ func (m *Message) passed(node string) bool {
 
 // makeHead writes what goes before the bare message toward dialled hops: the sections as received, and this node added to x-opt-via.
 func (d *delivery) makeHead(node string) {
-	d.head = d.Message.appendHead(d.head[:0], node, 0)
+	d.head = append(d.head[:0], d.scan.Header.Of(d.Payload)...)
+	d.head = d.appendAnnotations(d.head, node)
 }
 
-// appendHead is makeHead into dst; attempts is added to the header's delivery-count.
-func (m *Message) appendHead(dst []byte, node string, attempts uint32) []byte {
+// appendAnnotations appends the annotations as received, with node added to x-opt-via.
+func (m *Message) appendAnnotations(dst []byte, node string) []byte {
 	s := &m.scan
-	dst = m.appendHeader(dst, attempts)
 	dst = append(dst, s.DeliveryAnnotations.Of(m.Payload)...)
 	var ids wire.List
 	section := s.MessageAnnotations.Of(m.Payload)
@@ -48,21 +48,6 @@ func (m *Message) appendHead(dst []byte, node string, attempts uint32) []byte {
 		return append(dst, section...)
 	}
 	return out
-}
-
-func (m *Message) appendHeader(dst []byte, attempts uint32) []byte {
-	section := m.scan.Header.Of(m.Payload)
-	if attempts == 0 {
-		return append(dst, section...)
-	}
-	var h wire.Header
-	if len(section) > 0 {
-		if _, err := h.Parse(section); err != nil {
-			return append(dst, section...)
-		}
-	}
-	h.DeliveryCount += attempts
-	return h.Append(dst)
 }
 
 // property gives a message property for predicates and hashing: an application property, else a standard one by its specification name.

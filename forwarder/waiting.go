@@ -9,8 +9,23 @@ import "github.com/fingerpost/fingerpost/routetable"
 func (l *inlink) wait(d *delivery) {
 	d.keep()
 	d.waiting = now() + int64(l.c.n.options.DeliveryTimeout)
+	if d.until != 0 {
+		d.waiting = min(d.waiting, d.until)
+	}
 	l.waiting = append(l.waiting, d)
 	l.limit()
+}
+
+// waitInTurn puts a message on the waiting list whose hop went away before it was sent: before those that came later. Called under the
+// connection's lock.
+func (l *inlink) waitInTurn(d *delivery) {
+	l.wait(d)
+	i := len(l.waiting) - 1
+	for ; i > 0 && l.waiting[i-1].seq > d.seq; i-- {
+		l.waiting[i] = l.waiting[i-1]
+	}
+	l.waiting[i] = d
+	l.c.n.poke()
 }
 
 // limit takes the link down to one message at a time.
@@ -64,13 +79,16 @@ func (l *inlink) replay(b *batch, at int64) (sent bool) {
 	for len(l.waiting) > 0 {
 		d := l.waiting[0]
 		p := c.n.route(l, &d.Message, &groups)
-		if !p.found && d.waiting > at {
+		if !l.counts(p) && d.waiting > at {
 			break
 		}
 		l.take()
-		if !p.found {
+		switch {
+		case d.until != 0 && d.until <= at:
+			c.expired(d)
+		case !p.found:
 			c.refuseUnrouted(l, d, p)
-		} else if c.send(l, d, p, b) {
+		case c.send(l, d, p, b):
 			sent = true
 		}
 	}

@@ -72,7 +72,7 @@ func oddMessages(to string) []oddMessage {
 		{"message annotations as a wide map", join(annotations([]byte{0xd1, 0, 0, 0, 9, 0, 0, 0, 2, 0xa3, 1, 'k', 0x52, 5}), props, data)},
 		{"message annotations of 300 keys", join(annotations(manyKeys(300)), props, data)},
 		{"every property", join(composite(propertiesSection, []byte{0x98, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, binaryv([]byte{0, 1}), str(to), str("subject"),
-			str("reply"), ulong(5), sym("text/plain"), sym("gzip"), []byte{0x83, 0, 0, 1, 0, 0, 0, 0, 0}, []byte{0x83, 0, 0, 0, 0, 0, 0, 0, 9}, str("group"), uint32v(7), str("rg")), data)},
+			str("reply"), ulong(5), sym("text/plain"), sym("gzip"), []byte{0x83, 0, 0, 4, 0, 0, 0, 0, 0}, []byte{0x83, 0, 0, 0, 0, 0, 0, 0, 9}, str("group"), uint32v(7), str("rg")), data)},
 		{"properties as a wide list", join(described(propertiesSection, wide(str("id"), null, str(to), null, null, null)), data)},
 		{"address as str32", join(composite(propertiesSection, null, null, append([]byte{0xb1, 0, 0, 0, byte(len(to))}, to...)), data)},
 		{"a footer", join(props, data, described(0x78, mapv(sym("crc"), uint32v(1), ulong(3), binaryv([]byte{1, 2}))))},

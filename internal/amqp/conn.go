@@ -103,6 +103,13 @@ func (h handler) Opened() {
 	h.c.timer.Reset(time.Millisecond) // the peer's idle time-out is known now
 }
 
+// Received passes on what the owner may want to hear.
+func (h handler) Received(d *engine.OutDelivery, state []byte) {
+	if p, ok := h.Owner.(engine.Progress); ok {
+		p.Received(d, state)
+	}
+}
+
 // Ready is closed when the peer has opened; Done when the connection is over.
 func (c *Conn) Ready() <-chan struct{} { return c.ready }
 func (c *Conn) Done() <-chan struct{}  { return c.done }

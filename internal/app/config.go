@@ -47,6 +47,8 @@ type Limits struct {
 	MaxFrame        Size     `yaml:"maxFrame"`
 	MaxMessage      Size     `yaml:"maxMessage"`
 	LinkCredit      int      `yaml:"linkCredit"`
+	SoftQueue       int      `yaml:"softQueue"`
+	SoftQueueBytes  Size     `yaml:"softQueueBytes"`
 	HardQueue       int      `yaml:"hardQueue"`
 	HardQueueBytes  Size     `yaml:"hardQueueBytes"`
 	DeliveryTimeout Duration `yaml:"deliveryTimeout"`
@@ -229,7 +231,7 @@ func (c *Config) validate() (admin.Role, error) {
 		}
 	}
 	l := c.Limits
-	for name, v := range map[string]int{"linkCredit": l.LinkCredit, "hardQueue": l.HardQueue} {
+	for name, v := range map[string]int{"linkCredit": l.LinkCredit, "softQueue": l.SoftQueue, "hardQueue": l.HardQueue} {
 		if v < 0 || v > 1<<24 {
 			return role, fmt.Errorf("limits.%s: %d is out of range", name, v)
 		}

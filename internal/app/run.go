@@ -105,7 +105,9 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	})
 	core.Register(fileEntity{a.files})
 	a.node = forwarder.New(core, forwarder.Options{
-		Name: name, ID: id, LinkCredit: c.Limits.LinkCredit, HardQueue: c.Limits.HardQueue, HardQueueBytes: int(c.Limits.HardQueueBytes),
+		Name: name, ID: id, LinkCredit: c.Limits.LinkCredit,
+		SoftQueue: c.Limits.SoftQueue, SoftQueueBytes: int(c.Limits.SoftQueueBytes),
+		HardQueue: c.Limits.HardQueue, HardQueueBytes: int(c.Limits.HardQueueBytes),
 		DeliveryTimeout: time.Duration(c.Limits.DeliveryTimeout), MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
 		AnonymousRole: role, Version: Version, Log: log,
 	})

@@ -92,6 +92,12 @@ type Handler interface {
 	Closed(err error)
 }
 
+// Progress is what a handler may want to hear besides.
+type Progress interface {
+	// Received: the receiver told how much of a delivery it has, by a state that is no outcome (received), as encoded.
+	Received(d *OutDelivery, state []byte)
+}
+
 const (
 	defaultMaxFrame = 64 << 10
 	minMaxFrame     = 512 // AMQP 1.0 part 2, 2.8.18

@@ -101,7 +101,8 @@ func (c *Conn) handleDisposition(ch uint16, body []byte) error {
 	kind := wire.PeekState(d.State)
 	if d.Role == RoleReceiver {
 		if !d.Settled && !terminal(kind) {
-			return nil // received: nothing is decided yet
+			c.progress(s, &d, kind) // nothing is decided yet
+			return nil
 		}
 		s.unsettledOut.each(d.First, d.Last, func(id uint32, out *OutDelivery) {
 			s.outcome(id, out, kind, d.State, d.Settled)
@@ -112,6 +113,16 @@ func (c *Conn) handleDisposition(ch uint16, body []byte) error {
 		s.unsettledIn.each(d.First, d.Last, func(_ uint32, in *InDelivery) { s.remoteSettled(in, d.State) })
 	}
 	return nil
+}
+
+// progress passes on how much the receiver has.
+func (c *Conn) progress(s *Session, d *wire.Disposition, kind wire.StateKind) {
+	h, ok := c.h.(Progress)
+	if !ok || kind != wire.Received {
+		return
+	}
+	state := d.State
+	s.unsettledOut.each(d.First, d.Last, func(_ uint32, out *OutDelivery) { h.Received(out, state) })
 }
 
 func terminal(k wire.StateKind) bool { return k != wire.StateNone && k != wire.Received }

@@ -53,7 +53,7 @@ func (c *Conn) handleTransfer(ch uint16, body []byte) error {
 	}
 	s.nextIn++
 	s.inWindow--
-	if s.inWindow < c.cfg.Window/2 {
+	if s.inWindow <= c.cfg.Window/2 {
 		s.wantFlow = true
 		s.touch()
 	}
@@ -186,6 +186,13 @@ func (d *InDelivery) Settle(state *wire.State) {
 		d.settle(state.Kind, nil)
 	default:
 		d.settle(state.Kind, state.Append(nil))
+	}
+}
+
+// Progress tells the sender how much has been received, by a state that is no outcome, as encoded.
+func (d *InDelivery) Progress(state []byte) {
+	if l := d.link; l != nil && !d.outcome && !l.gone {
+		l.s.asRecv.add(l.s, true, d.ID, wire.Received, state, false)
 	}
 }
 

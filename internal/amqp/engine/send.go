@@ -176,6 +176,29 @@ func (l *Link) sendAbort() {
 	l.s.c.sendPerformative(l.s.local, t.Append)
 }
 
+// Settle ends a delivery that the receiver has not answered: the receiver is told that it is settled (2.6.12), or aborted where it has
+// not arrived. Nothing is reported of it.
+func (d *OutDelivery) Settle() {
+	l := d.link
+	if l == nil || d.next == nil || l.out == d {
+		d.Abort()
+		return
+	}
+	id := d.id
+	l.forgetOut(d)
+	l.s.asSend.add(l.s, false, id, wire.StateNone, nil, true)
+}
+
+// Whole tells whether all of a delivery on the link is encoded.
+func (l *Link) Whole(d *OutDelivery) bool { return l.out != d }
+
+// Unsettled calls f with every delivery on the link that has no outcome, the oldest first. f must not end any.
+func (l *Link) Unsettled(f func(*OutDelivery)) {
+	for d := l.outList.next; d != &l.outList; d = d.next {
+		f(d)
+	}
+}
+
 // Abort takes back a delivery that is on the link; the peer is told where it has begun to arrive. Nothing is reported of it.
 func (d *OutDelivery) Abort() {
 	l := d.link
