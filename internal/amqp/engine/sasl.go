@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 )
@@ -54,7 +55,11 @@ func (c *Conn) saslStep(response []byte) error {
 	challenge, user, done, err := c.exchange.Step(response)
 	switch {
 	case err != nil:
-		return c.saslOutcome(saslAuth)
+		c.saslOutcome(saslAuth)
+		if !errors.Is(err, ErrAuthentication) {
+			err = fmt.Errorf("%w: %v", ErrAuthentication, err)
+		}
+		return err // why, for our log: the client hears no more than that it failed
 	case !done:
 		ch := wire.SASLChallenge{Challenge: challenge}
 		c.sendSASL(ch.Append)
@@ -111,6 +116,11 @@ func (c *Conn) handleSASLClient(code uint64, body []byte) error {
 		}
 		if o.Code != saslOK {
 			return ErrAuthentication
+		}
+		if f, ok := c.cfg.SASL.(SASLFinisher); ok {
+			if err := f.Finish(o.AdditionalData); err != nil {
+				return fmt.Errorf("%w: %v", ErrAuthentication, err)
+			}
 		}
 		c.phase = phaseHeader2
 		c.out.append(headerAMQP)
