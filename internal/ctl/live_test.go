@@ -154,7 +154,7 @@ func TestRefusedLogin(t *testing.T) {
 	} {
 		var errs bytes.Buffer
 		status := Run(context.Background(), argv, Env{Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Getenv: func(string) string { return "" }})
-		want := "routectl: amqp://" + host + ": authentication failed: check the user and password in --url\n"
+		want := "routectl: amqp://" + host + ": authentication failed: check the user and the password (--url, --user, --password-file)\n"
 		if status != exitUnreachable || errs.String() != want {
 			t.Errorf("%v: got exit %d, %q, want %d, %q", argv, status, errs.String(), exitUnreachable, want)
 		}
