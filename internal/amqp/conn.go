@@ -346,10 +346,15 @@ const closeWait = 2 * time.Second
 // Close closes the connection in order: it sends a close with e (which may be nil) and waits a little for the peer's.
 func (c *Conn) Close(e *engine.ConnectionError) {
 	c.mu.Lock()
+	c.CloseLocked(e)
+	c.Release()
+}
+
+// CloseLocked is Close for who holds the lock.
+func (c *Conn) CloseLocked(e *engine.ConnectionError) {
 	if !c.closing {
 		c.closing = true
 		c.Engine.Close(closeError(e))
 		c.nc.SetReadDeadline(time.Now().Add(closeWait))
 	}
-	c.Release()
 }

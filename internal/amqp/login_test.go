@@ -188,7 +188,7 @@ func FuzzVerifier(f *testing.F) {
 // FuzzLogin gives two answers to every mechanism: nobody gets in by them, and nothing breaks.
 func FuzzLogin(f *testing.F) {
 	l := logins(f)
-	all := append(mechanisms(f, l, "SCRAM-SHA-256", "SCRAM-SHA-1", "SCRAM-SHA-512"), amqp.Plain(func(user, password string) bool { return false }), amqp.External("carol"))
+	all := append(mechanisms(f, l, "SCRAM-SHA-256", "SCRAM-SHA-1", "SCRAM-SHA-512"), amqp.Plain(func(user, password string) bool { return false }), amqp.External("carol", nil))
 	f.Add([]byte("n,,n=alice,r=abc"), []byte("c=biws,r=abc,p=AAAA"))
 	f.Add([]byte("\x00alice\x00secret"), []byte(""))
 	f.Add([]byte("p=tls-unique,a=bob,n=alice,r=abc,m=1"), []byte("e=other-error"))
@@ -319,7 +319,7 @@ func serveTLS(t *testing.T, c *tls.Config, o amqp.ListenOptions) string {
 		ln.Serve(func(nc net.Conn) *amqp.Conn {
 			cfg := engine.Config{ContainerID: "server", Mechanisms: []engine.Mechanism{amqp.Anonymous()}}
 			if user := amqp.CertificateUser(nc); user != "" {
-				cfg.Mechanisms = append(cfg.Mechanisms, amqp.External(user))
+				cfg.Mechanisms = append(cfg.Mechanisms, amqp.External(user, nil))
 			}
 			return amqp.NewConn(nc, cfg, nil, func(*amqp.Conn) amqp.Owner { return quiet{} })
 		}, nil)

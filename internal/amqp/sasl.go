@@ -61,16 +61,23 @@ func (p plain) Step(response []byte) ([]byte, string, bool, error) {
 }
 
 // External is the server side of EXTERNAL (RFC 4422, appendix A): the user is known already, by a certificate.
-func External(user string) engine.Mechanism {
-	return engine.Mechanism{Name: mechExternal, Start: func() engine.Exchange { return external{user} }}
+// known tells whether there is such a user; nil: there is.
+func External(user string, known func() bool) engine.Mechanism {
+	return engine.Mechanism{Name: mechExternal, Start: func() engine.Exchange { return external{user, known} }}
 }
 
-type external struct{ user string }
+type external struct {
+	user  string
+	known func() bool
+}
 
 // Step takes no answer for an empty one: clients are seen that send none and know no challenge.
 func (e external) Step(response []byte) ([]byte, string, bool, error) {
 	if len(response) > 0 && string(response) != e.user {
 		return nil, "", false, fmt.Errorf("%w: acting for another user is not offered: user %q", engine.ErrAuthentication, clip(e.user))
+	}
+	if e.known != nil && !e.known() {
+		return nil, "", false, fmt.Errorf("%w: a certificate of user %q, whom nobody knows", engine.ErrAuthentication, clip(e.user))
 	}
 	return nil, e.user, true, nil
 }

@@ -97,6 +97,24 @@ type Handler interface {
 	Closed(err error)
 }
 
+// NoHandler is a Handler of connections that nothing happens on. Links that the peer asks for are refused.
+type NoHandler struct{}
+
+func (NoHandler) Opened() {}
+func (NoHandler) Attached(l *Link) {
+	l.Refuse(&LinkError{Condition: wire.CondNotAllowed, Text: "no links are taken on this connection"})
+}
+func (NoHandler) Detached(*Link, error)                        {}
+func (NoHandler) Transfer(*InDelivery, []byte, bool)           {}
+func (NoHandler) Aborted(*InDelivery)                          {}
+func (NoHandler) RemoteSettled(*InDelivery, []byte)            {}
+func (NoHandler) Sent(*OutDelivery)                            {}
+func (NoHandler) Settled(*OutDelivery, wire.StateKind, []byte) {}
+func (NoHandler) Flow(*Link)                                   {}
+func (NoHandler) InDropped(*InDelivery)                        {}
+func (NoHandler) OutDropped(*OutDelivery, bool)                {}
+func (NoHandler) Closed(error)                                 {}
+
 const (
 	defaultMaxFrame = 64 << 10
 	minMaxFrame     = 512 // AMQP 1.0 part 2, 2.8.18
