@@ -2,14 +2,8 @@ package amqp_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
-	"math/big"
 	"net"
 	"strings"
 	"testing"
@@ -19,6 +13,7 @@ import (
 	"github.com/fingerpost/fingerpost/internal/amqp"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/internal/house/certs"
 )
 
 // logins are alice's, made with few iterations.
@@ -259,52 +254,6 @@ func TestTheGuardSlowsGuessersDown(t *testing.T) {
 	}
 }
 
-// certificates of a test: an authority, a server and clients.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
-
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	a := &authority{pool: x509.NewCertPool()}
-	var err error
-	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
-	}
-	form := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, form, form, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-func (a *authority) issue(t testing.TB, name string) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	form := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, form, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
 // serveTLS listens with TLS; a client with a certificate has EXTERNAL.
 func serveTLS(t *testing.T, c *tls.Config, o amqp.ListenOptions) string {
 	t.Helper()
@@ -334,9 +283,9 @@ func serveTLS(t *testing.T, c *tls.Config, o amqp.ListenOptions) string {
 }
 
 func TestTLSAndCertificates(t *testing.T) {
-	ca, stranger := newAuthority(t), newAuthority(t)
+	ca, stranger := certs.New(t), certs.New(t)
 	over := make(chan error, 16)
-	address := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "server")}, ClientCAs: ca.pool, ClientAuth: tls.VerifyClientCertIfGiven},
+	address := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.Pair(t, "server")}, ClientCAs: ca.Pool, ClientAuth: tls.VerifyClientCertIfGiven},
 		amqp.ListenOptions{Over: func(_ net.Conn, err error) { over <- err }})
 	for _, c := range []struct {
 		name   string
@@ -344,10 +293,10 @@ func TestTLSAndCertificates(t *testing.T) {
 		mech   wire.Symbol
 		err    string
 	}{
-		{"TLS", &tls.Config{RootCAs: ca.pool}, "", ""},
-		{"a certificate", &tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{ca.issue(t, "carol")}}, "EXTERNAL", ""},
-		{"a server that is not trusted", &tls.Config{RootCAs: stranger.pool}, "", "certificate"},
-		{"a client that is not trusted", &tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{stranger.issue(t, "carol")}}, "", "certificate"},
+		{"TLS", &tls.Config{RootCAs: ca.Pool}, "", ""},
+		{"a certificate", &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Pair(t, "carol")}}, "EXTERNAL", ""},
+		{"a server that is not trusted", &tls.Config{RootCAs: stranger.Pool}, "", "certificate"},
+		{"a client that is not trusted", &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{stranger.Pair(t, "carol")}}, "", "certificate"},
 	} {
 		c.config.ServerName = "127.0.0.1"
 		conn, err := dial(t, amqp.DialOptions{Address: address, TLS: c.config})
@@ -371,14 +320,14 @@ func TestTLSAndCertificates(t *testing.T) {
 
 // A client that connects and says nothing holds up neither others nor the listener's end.
 func TestASilentClientOfTLSHoldsNobodyUp(t *testing.T) {
-	ca := newAuthority(t)
-	address := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "server")}}, amqp.ListenOptions{})
+	ca := certs.New(t)
+	address := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.Pair(t, "server")}}, amqp.ListenOptions{})
 	mute, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	if _, err := dial(t, amqp.DialOptions{Address: address, TLS: &tls.Config{RootCAs: ca.pool, ServerName: "127.0.0.1"}}); err != nil {
+	if _, err := dial(t, amqp.DialOptions{Address: address, TLS: &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"}}); err != nil {
 		t.Fatal(err)
 	}
 }
