@@ -367,16 +367,32 @@ func TestHopsLogInByTheConfigurationOnly(t *testing.T) {
 	r.until("the table's are used", func() bool { return r.verdict(s, message("B", "x")) == "Accepted" })
 }
 
-// The hop's own place is away: another stands in, the next in the list where that is away too.
+// The hop's own place is away: another stands in, the next in the list where that is away too, until the first is back.
 func TestAnotherPlaceStandsIn(t *testing.T) {
-	last := start(t, forwarder.Options{}, "* --> null")
-	gone := "amqp://127.0.0.1:1"
-	r := start(t, forwarder.Options{Hops: forwarder.Hops{By: map[string]*forwarder.Hop{
-		forwarder.HopKey(hopOf(t, gone)): {Failover: []*routetable.Hop{hopOf(t, "amqp://127.0.0.1:2"), hopOf(t, last.url)}},
-	}}}, "A --> "+gone)
-	if got := r.verdict(r.sender(""), message("A", "x")); got != "Accepted" {
+	second := start(t, forwarder.Options{}, "A --> null")
+	own, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := own.Addr().String()
+	own.Close() // it is away
+	r := start(t, forwarder.Options{ReturnEvery: 20 * time.Millisecond, Hops: forwarder.Hops{By: map[string]*forwarder.Hop{
+		forwarder.HopKey(hopOf(t, address)): {Failover: []*routetable.Hop{hopOf(t, "amqp://127.0.0.1:2"), hopOf(t, second.url)}},
+	}}}, "A --> "+address)
+	s := r.sender("")
+	if got := r.verdict(s, message("A", "x")); got != "Accepted" {
 		t.Error(got)
 	}
+	if got := second.node.Counters()["received"]; got != 1 {
+		t.Errorf("the one that stands in got %d", got)
+	}
+	first := start(t, forwarder.Options{}, "A --> null")
+	if _, err := first.node.ListenWith(forwarder.ListenOptions{Address: address}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the first is used again", func() bool {
+		return r.verdict(s, message("A", "x")) == "Accepted" && first.node.Counters()["received"] > 0
+	})
 }
 
 func TestAGuesserIsToldNothingAndSlowedDown(t *testing.T) {

@@ -108,7 +108,7 @@ func (p *peer) connectBy(ways []amqp.DialOptions, i int) (opened bool, err error
 	p.n.log.Info("hop connected", "hop", p.endpoint.Text, "at", o.Address)
 	var home <-chan time.Time
 	if i > 0 {
-		t := time.NewTicker(homeEvery)
+		t := time.NewTicker(p.n.options.ReturnEvery)
 		defer t.Stop()
 		home = t.C
 	}
@@ -129,9 +129,6 @@ func (p *peer) connectBy(ways []amqp.DialOptions, i int) (opened bool, err error
 		}
 	}
 }
-
-// homeEvery is how often a hop that another place stands in for is looked for in its own.
-const homeEvery = 15 * time.Second
 
 // quiet tells whether nothing is on its way to the peer: only then may the connection be given up for another.
 func (p *peer) quiet() bool {

@@ -28,6 +28,7 @@ type Options struct {
 	HardQueue       int           // pre-settled messages in a hop's line beyond which more are dropped; 0 is 5000
 	HardQueueBytes  int           // the same in bytes; 0 is 64 MiB
 	DeliveryTimeout time.Duration // for copies not yet sent; 0 is 30 s
+	ReturnEvery     time.Duration // how often a hop that another place stands in for is looked for in its own; 0 is 15 s
 	IdleLink        time.Duration // how long the link to a hop's target is kept without traffic; 0 is a minute
 	MaxFrame        uint32        // bytes; 0 is 64 KiB
 	MaxMessage      uint64        // bytes; 0 is 256 MiB: a message is held whole
@@ -53,6 +54,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.DeliveryTimeout == 0 {
 		o.DeliveryTimeout = 30 * time.Second
+	}
+	if o.ReturnEvery == 0 {
+		o.ReturnEvery = 15 * time.Second
 	}
 	if o.IdleLink == 0 {
 		o.IdleLink = time.Minute // a wildcard row can name a great many targets
