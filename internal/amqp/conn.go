@@ -199,9 +199,10 @@ func (c *Conn) readLoop() error {
 	}
 }
 
-// guarded waits until what the peer said in a login may be looked at. Called by the reader, who alone sets opened.
+// guarded waits until what the peer said in a login may be looked at. Called by the reader, who alone moves a server's engine on before
+// it has opened.
 func (c *Conn) guarded() error {
-	if c.guard == nil || c.opened {
+	if c.guard == nil || c.opened || !c.Engine.Guesses((*c.bufp)[c.start:c.end]) {
 		return nil
 	}
 	pause, ok := c.guard.Pause(c.nc.RemoteAddr(), time.Now())

@@ -11,9 +11,9 @@ import (
 // ErrTooManyLogins ends a connection from where so many logins have failed that there is a queue of others.
 var ErrTooManyLogins = errors.New("too many failed logins from there")
 
-// Guard slows down whoever guesses passwords. An address may fail guardBurst times in a while; from then on what it says in a login
-// is looked at every guardStep only, whatever the number of its connections, and it is turned away where it would have to wait for long.
-// Others notice nothing. An IPv6 address stands for its /64.
+// Guard slows down whoever guesses passwords. An address may fail guardBurst times in a while; from then on what it says in a login by
+// password is looked at every guardStep only, whatever the number of its connections, and it is turned away where it would have to wait
+// for long. Others notice nothing, nor do other logins from there. An IPv6 address stands for its /64.
 type Guard struct {
 	mu    sync.Mutex // guards what follows
 	hosts map[netip.Prefix]*guardHost

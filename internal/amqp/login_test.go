@@ -180,6 +180,44 @@ func FuzzVerifier(f *testing.F) {
 	})
 }
 
+// A guard is asked before a step of a login by password is looked at, and before nothing else.
+func TestWhatIsAGuess(t *testing.T) {
+	frame := func(appendTo func([]byte) []byte) string {
+		b, start := wire.BeginFrame(nil, wire.FrameSASL, 0)
+		return string(wire.EndFrame(appendTo(b), start))
+	}
+	login := func(m wire.Symbol) string {
+		i := wire.SASLInit{Mechanism: m, InitialResponse: []byte("x"), HasInitialResponse: true}
+		return frame(i.Append)
+	}
+	answer := wire.SASLResponse{Response: []byte("x")}
+	const header = "AMQP\x03\x01\x00\x00"
+	for _, c := range []struct {
+		name, before, said string
+		want               bool
+	}{
+		{"the plain header", "", "AMQP\x00\x01\x00\x00", false},
+		{"the SASL header", "", header, false},
+		{"a login behind the header", "", header + login("PLAIN"), true},
+		{"PLAIN", header, login("PLAIN"), true},
+		{"SCRAM", header, login("SCRAM-SHA-256"), true},
+		{"an unknown mechanism", header, login("X"), true},
+		{"ANONYMOUS", header, login("ANONYMOUS"), false},
+		{"EXTERNAL", header, login("EXTERNAL"), false},
+		{"an answer", header, frame(answer.Append), true},
+		{"a part of a frame", header, login("PLAIN")[:20], false},
+		{"after the login", header + login("ANONYMOUS"), login("PLAIN"), false},
+	} {
+		e := engine.NewConn(engine.Config{Mechanisms: []engine.Mechanism{amqp.Anonymous()}}, engine.NoHandler{})
+		if _, err := e.Input([]byte(c.before)); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Guesses([]byte(c.said)); got != c.want {
+			t.Errorf("%s: %t, want %t", c.name, got, c.want)
+		}
+	}
+}
+
 // FuzzLogin gives two answers to every mechanism: nobody gets in by them, and nothing breaks.
 func FuzzLogin(f *testing.F) {
 	l := logins(f)

@@ -8,6 +8,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
@@ -82,8 +84,11 @@ func (e external) Step(response []byte) ([]byte, string, bool, error) {
 	return nil, e.user, true, nil
 }
 
+// maxUserName bounds the name in a certificate.
+const maxUserName = 255
+
 // CertificateUser is the user that a client has proven to be by its certificate: the common name of its subject. It is empty where the
-// connection has no TLS, or no certificate that was verified.
+// connection has no TLS, or no certificate that was verified, or the name cannot be shown.
 func CertificateUser(nc net.Conn) string {
 	t, ok := nc.(*tls.Conn)
 	if !ok {
@@ -93,7 +98,11 @@ func CertificateUser(nc net.Conn) string {
 	if len(chains) == 0 || len(chains[0]) == 0 {
 		return ""
 	}
-	return chains[0][0].Subject.CommonName
+	name := chains[0][0].Subject.CommonName
+	if len(name) > maxUserName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return ""
+	}
+	return name
 }
 
 // ErrInsecurePlain tells that a peer offers no login but one that shows the password to whoever listens.

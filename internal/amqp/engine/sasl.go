@@ -16,6 +16,35 @@ const (
 // maxSASLSteps bounds an exchange: no mechanism in use needs more.
 const maxSASLSteps = 8
 
+// Guesses tells whether p, which is the peer's and was not given to Input yet, begins with a step of a login by password: with what can
+// be guessed. A frame that is not whole yet is none.
+func (c *Conn) Guesses(p []byte) bool {
+	if c.cfg.Client || c.phase != phaseHeader && c.phase != phaseSASL {
+		return false
+	}
+	if c.phase == phaseHeader {
+		if len(p) < len(headerSASL) || string(p[:len(headerSASL)]) != headerSASL {
+			return false
+		}
+		p = p[len(headerSASL):]
+	}
+	if len(p) < wire.FrameHeaderSize {
+		return false
+	}
+	fh, err := wire.ParseFrameHeader(p)
+	if err != nil || fh.Size > c.cfg.MaxFrameSize || uint32(len(p)) < fh.Size {
+		return false
+	}
+	body := p[int(fh.DataOffset)*4 : fh.Size]
+	code, _, err := wire.PeekDescriptor(body)
+	if err != nil || code != wire.CodeSASLInit {
+		return err == nil && code == wire.CodeSASLResponse
+	}
+	var init wire.SASLInit
+	_, err = init.Parse(body)
+	return err == nil && init.Mechanism != "ANONYMOUS" && init.Mechanism != "EXTERNAL"
+}
+
 // handleSASL takes one SASL frame (AMQP 1.0 part 5, 5.3.2).
 func (c *Conn) handleSASL(body []byte) error {
 	if c.steps++; c.steps > maxSASLSteps {
