@@ -34,7 +34,7 @@ const (
 	guardStep   = 250 * time.Millisecond
 	guardForget = 5 * time.Minute
 	guardQueue  = HandshakeTimeout / 2 // a wait of more is no use: the handshake would be over
-	guardHosts  = 10_000               // remembered; beyond it those that failed longest ago are forgotten
+	guardHosts  = 10_000               // remembered; beyond it others that failed long ago are forgotten
 	guardTell   = 10 * time.Second     // between two lines of log about one host
 	guardLines  = 10                   // of log in a second, about all
 )
@@ -90,7 +90,7 @@ func (g *Guard) Failed(from net.Addr, now time.Time) {
 	h := g.hosts[host]
 	if h == nil {
 		if len(g.hosts) >= guardHosts {
-			g.forget(now)
+			g.forget()
 		}
 		h = &guardHost{}
 		g.hosts[host] = h
@@ -103,25 +103,20 @@ func (g *Guard) Failed(from net.Addr, now time.Time) {
 	h.last = now
 }
 
-// forget makes room: for those that failed long ago, or else for the one that failed longest ago of a few.
-func (g *Guard) forget(now time.Time) {
+// forget makes room: it forgets the one of a few that failed longest ago.
+func (g *Guard) forget() {
 	var oldest netip.Prefix
-	looked := 0
+	var at time.Time
+	few := 8
 	for p, h := range g.hosts {
-		if now.Sub(h.last) > guardForget {
-			delete(g.hosts, p)
-			continue
+		if at.IsZero() || h.last.Before(at) {
+			oldest, at = p, h.last
 		}
-		if o := g.hosts[oldest]; o == nil || h.last.Before(o.last) {
-			oldest = p
-		}
-		if looked++; looked > 100 {
+		if few--; few == 0 {
 			break
 		}
 	}
-	if len(g.hosts) >= guardHosts {
-		delete(g.hosts, oldest)
-	}
+	delete(g.hosts, oldest)
 }
 
 // Tell tells whether a failure from there is worth a line of log now, and how many it stands for.
