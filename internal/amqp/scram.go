@@ -313,6 +313,7 @@ func clip(s string) string {
 // scramClient is the client side.
 type scramClient struct {
 	conv *scram.ClientConversation
+	err  error // of an earlier step: what comes after it proves nothing
 }
 
 func newSCRAMClient(mechanism, user, password string) (*scramClient, error) {
@@ -324,7 +325,7 @@ func newSCRAMClient(mechanism, user, password string) (*scramClient, error) {
 	if err != nil {
 		return nil, errors.New("user or password have characters that SASL does not allow (RFC 4013)")
 	}
-	return &scramClient{c.NewConversation()}, nil
+	return &scramClient{conv: c.NewConversation()}, nil
 }
 
 func (c *scramClient) first() ([]byte, error) {
@@ -336,17 +337,21 @@ var errServerUnproven = errors.New("the server has not proven that it knows the 
 
 // respond answers a challenge. Where the server's final message comes as one, the answer is empty.
 func (c *scramClient) respond(challenge []byte) ([]byte, error) {
-	if len(challenge) > maxSASLMessage {
-		return nil, fmt.Errorf("a challenge of %d bytes", len(challenge))
+	var answer string
+	switch {
+	case c.err != nil:
+	case len(challenge) > maxSASLMessage:
+		c.err = fmt.Errorf("a challenge of %d bytes", len(challenge))
+	default:
+		if c.err = checkIterations(string(challenge)); c.err != nil {
+			break
+		}
+		var err error
+		if answer, err = c.conv.Step(string(challenge)); err != nil {
+			c.err = errors.New(reasonText(err))
+		}
 	}
-	if err := checkIterations(string(challenge)); err != nil {
-		return nil, err
-	}
-	s, err := c.conv.Step(string(challenge))
-	if err != nil {
-		return nil, errors.New(reasonText(err))
-	}
-	return []byte(s), nil
+	return []byte(answer), c.err
 }
 
 // checkIterations keeps a server from having us hash for hours.
@@ -367,6 +372,9 @@ func (c *scramClient) finish(additional []byte) error {
 		if _, err := c.respond(additional); err != nil {
 			return err
 		}
+	}
+	if c.err != nil {
+		return c.err
 	}
 	if !c.conv.Valid() {
 		return errServerUnproven

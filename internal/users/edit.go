@@ -75,6 +75,11 @@ func Remove(path, name string) error {
 
 // edit reads a file, changes it, holds what came out to what Parse takes, and puts it in the place of the old one.
 func edit(path string, change func(top *yaml.Node) error) error {
+	unlock, err := lock(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	text, err := readAll(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

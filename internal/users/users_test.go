@@ -2,10 +2,12 @@ package users
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -137,6 +139,23 @@ func TestEditsKeepWhatTheyDoNotChange(t *testing.T) {
 	}
 	if list, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(list) > 0 {
 		t.Errorf("left behind: %q", list)
+	}
+}
+
+func TestEditsAtTheSameTimeAllCount(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users.yaml")
+	var wait sync.WaitGroup
+	const many = 20
+	for i := range many {
+		wait.Go(func() {
+			if _, err := Put(path, Edit{Name: fmt.Sprintf("user-%d", i)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if f, err := Read(path); err != nil || len(f.Users) != many {
+		t.Errorf("%d users of %d: %v", len(f.Users), many, err)
 	}
 }
 
