@@ -15,6 +15,8 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	transport "github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/internal/users"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -419,4 +421,83 @@ func TestAGuesserIsToldNothingAndSlowedDown(t *testing.T) {
 	}
 	mustSender(t, r.session(), "$management")
 	r.loginAs("alice") // the right password comes through, in a while
+}
+
+// glutton sends a message that is larger than the peer takes, and notes how its link ends.
+type glutton struct {
+	engine.NoHandler
+	c     *transport.Conn
+	link  *engine.Link
+	size  int
+	ended chan error
+}
+
+func (g *glutton) Opened() {
+	s, err := g.c.Engine.Begin()
+	if err != nil {
+		panic(err)
+	}
+	g.link, _ = s.Attach(engine.AttachOptions{
+		Name: "glutton", Role: engine.RoleSender, SenderMode: engine.SenderMixed,
+		Source: &wire.Source{}, Target: &wire.Target{Address: "a", HasAddress: true},
+	})
+}
+func (g *glutton) Attached(*engine.Link)              {}
+func (g *glutton) Detached(_ *engine.Link, err error) { g.ended <- err }
+func (g *glutton) Flow(l *engine.Link) {
+	if g.size > 0 {
+		l.Send(&engine.OutDelivery{}, false, 0, nil, make([]byte, g.size))
+		g.size = 0
+	}
+}
+func (g *glutton) AfterInput()              {}
+func (g *glutton) BeforeFlush()             {}
+func (g *glutton) TakeWork() transport.Work { return nil }
+
+func TestAMessageThatIsTooLargeEndsItsLink(t *testing.T) {
+	r := start(t, forwarder.Options{MaxMessage: 10_000}, "a --> null")
+	witness := r.sender("a")
+	g := &glutton{size: 200_000, ended: make(chan error, 1)}
+	c, err := transport.Dial(within(t), transport.DialOptions{Address: r.hop}, func(c *transport.Conn) transport.Owner {
+		g.c = c
+		return g
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { c.Close(nil); <-c.Done() }()
+	select {
+	case err := <-g.ended:
+		var le *engine.LinkError
+		if !errors.As(err, &le) || le.Condition != wire.CondMessageSizeExceeded {
+			t.Errorf("got %v", err)
+		}
+	case <-within(t).Done():
+		t.Fatal("the link lives")
+	}
+	if got := r.node.Counters()["tooLarge"]; got != 1 {
+		t.Errorf("counted %d", got)
+	}
+	if got := r.verdict(witness, message("", "x")); got != "Accepted" {
+		t.Errorf("the others: %s", got)
+	}
+}
+
+// A look-up in a list of a thousand patterns allocates nothing; it is made once for each plan.
+func TestListsCostAMessageNothing(t *testing.T) {
+	patterns := []string{"a"}
+	for i := range 999 {
+		patterns = append(patterns, fmt.Sprintf("*x%d*", i))
+	}
+	g, err := admin.NewGrants(patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := testing.AllocsPerRun(100, func() { g.Allow("a"); g.Allow("$reply/1/2"); g.Allow("other") }); got > 0 {
+		t.Errorf("%v allocations in a look-up", got)
+	}
+	var nobody *admin.Grants
+	if got := testing.AllocsPerRun(100, func() { nobody.Allow("a"); nobody.Allow("topic:a") }); got > 0 {
+		t.Errorf("%v allocations where there is no list", got)
+	}
 }
