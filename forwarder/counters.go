@@ -3,6 +3,7 @@ package forwarder
 import (
 	"sync/atomic"
 
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 )
 
@@ -21,6 +22,13 @@ type counters struct {
 	loops     atomic.Uint64
 	problems  atomic.Uint64 // rows of a message whose address cannot be reached
 	plans     atomic.Uint64 // made
+
+	connectionsRefused atomic.Uint64 // there were too many
+	handshakesFailed   atomic.Uint64 // of TLS
+	loginsFailed       atomic.Uint64
+	unauthorized       atomic.Uint64 // messages and links to addresses that the client may not name
+	linksRefused       atomic.Uint64 // the connection had too many
+	tooLarge           atomic.Uint64 // links that ended by a message larger than is taken
 
 	droppedBusy    atomic.Uint64 // pre-settled or a tap's, the hop's line was full
 	droppedGone    atomic.Uint64 // pre-settled or a tap's, the hop was gone
@@ -88,6 +96,13 @@ func (c *counters) outcome(l *inlink, k wire.StateKind) {
 	}
 }
 
+// linkEnded counts a link that ended by a limit.
+func (c *counters) linkEnded(err error) {
+	if le, ok := err.(*engine.LinkError); ok && !le.Remote && le.Condition == wire.CondMessageSizeExceeded {
+		c.tooLarge.Add(1)
+	}
+}
+
 // Counters gives the node's counters by name.
 func (n *Node) Counters() map[string]uint64 {
 	c := &n.count
@@ -97,6 +112,8 @@ func (n *Node) Counters() map[string]uint64 {
 		"accepted": c.accepted.Load(), "rejected": c.rejected.Load(), "released": c.released.Load(), "modified": c.modified.Load(),
 		"discarded": c.discarded.Load(), "unrouted": c.unrouted.Load(), "loops": c.loops.Load(), "problems": c.problems.Load(),
 		"droppedBusy": c.droppedBusy.Load(), "droppedGone": c.droppedGone.Load(),
+		"connectionsRefused": c.connectionsRefused.Load(), "handshakesFailed": c.handshakesFailed.Load(), "loginsFailed": c.loginsFailed.Load(),
+		"unauthorized": c.unauthorized.Load(), "linksRefused": c.linksRefused.Load(), "tooLarge": c.tooLarge.Load(),
 		"droppedLate": c.droppedLate.Load(), "droppedRefused": c.droppedRefused.Load(),
 		"management": c.management.Load(), "managementAnswers": c.managementAnswers.Load(), "managementUnanswered": c.managementUnanswered.Load(),
 		"expired": c.expired.Load(), "overdue": c.overdue.Load(),

@@ -17,11 +17,7 @@ func (n *Node) Lines() int {
 }
 
 // Peers is the number of peers that the node keeps.
-func (n *Node) Peers() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.peers)
-}
+func (n *Node) Peers() int { return n.peerCount() }
 
 // Plans is how many plans were made.
 func (n *Node) Plans() uint64 { return n.count.plans.Load() }

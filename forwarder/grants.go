@@ -1,7 +1,6 @@
 package forwarder
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -10,61 +9,95 @@ import (
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-// grants say what a client may name: plain names always, reserved schemes where they are listed (DESIGN §4).
-type grants struct {
-	schemes []string
+// mayUse tells whether the client may send by a plan: the address that it was found by has to be among its grants, or the one that
+// was asked for where none was. It is looked up once for each plan. Called under the lock.
+func (c *conn) mayUse(l *inlink, d *delivery, p *plan) bool {
+	if p.account != c.account {
+		p.account, p.allowed = c.account, c.account.Send.Allow(p.askedFor(l, d))
+	}
+	return p.allowed
 }
 
-func defaultGrants() grants { return grants{schemes: []string{"topic", "event"}} }
-
-// grantsOfPeer are those of a node that we dialled.
-func grantsOfPeer() grants { return defaultGrants() }
-
-func (g grants) may(address string) bool {
-	scheme, reserved := routetable.ReservedScheme(address)
-	return !reserved || slices.Contains(g.schemes, scheme)
+func (p *plan) askedFor(l *inlink, d *delivery) string {
+	if p.found {
+		return p.address
+	}
+	if to, ok := d.To(); ok {
+		return string(to)
+	}
+	return l.target
 }
 
-// maySend looks at the message's own address.
-func (g grants) maySend(m *Message) bool {
-	to, ok := m.To()
-	if !ok {
-		return true
-	}
-	for _, b := range to { // most addresses have no colon: nothing to look up
-		if b == ':' {
-			return g.may(string(to))
-		}
-	}
-	return true
+// refuseUnauthorized rejects a message that the client may not send.
+func (c *conn) refuseUnauthorized(d *delivery) {
+	c.n.count.unauthorized.Add(1)
+	c.refuse(d, wire.CondUnauthorizedAccess, "this client may not send to this address")
 }
 
 // mayName tells whether a sender may attach to its target.
 func (c *conn) mayName(in *inlink) *engine.LinkError {
-	if !in.hasTarget {
+	switch {
+	case !in.hasTarget:
 		return nil
-	}
-	if in.target == managementAddress {
+	case in.target == managementAddress:
 		if c.caller.Role == admin.RoleNone {
-			return &engine.LinkError{Condition: wire.CondUnauthorizedAccess, Text: "this client has no role at the door"}
+			c.n.count.unauthorized.Add(1)
+			return unauthorized("this client has no role at the door")
 		}
 		return nil
-	}
-	if !c.grants.may(in.target) {
-		return &engine.LinkError{Condition: wire.CondUnauthorizedAccess, Text: "this client may not name an address of that scheme"}
+	case !c.account.Send.Allow(in.target):
+		c.n.count.unauthorized.Add(1)
+		return unauthorized("this client may not send to this address")
 	}
 	return nil
 }
 
 // mayReceive tells whether a receiver may attach to an address.
-func (c *conn) mayReceive(address string, dynamic bool) *engine.LinkError {
+func (c *conn) mayReceive(address string, private bool) *engine.LinkError {
 	switch {
-	case dynamic:
+	case private:
 		return nil
 	case strings.HasPrefix(address, "$"):
 		return &engine.LinkError{Condition: wire.CondNotAllowed, Text: "names that begin with $ are the router's own"}
-	case !c.grants.may(address):
-		return &engine.LinkError{Condition: wire.CondUnauthorizedAccess, Text: "this client may not name an address of that scheme"}
+	case !c.account.Receive.Allow(address):
+		c.n.count.unauthorized.Add(1)
+		return unauthorized("this client may not receive from this address")
 	}
 	return nil
+}
+
+// roomFor tells whether the client may have one more link, and refuses it where it may not. Called under the lock.
+func (c *conn) roomFor(l *engine.Link) bool {
+	if !c.isClient || c.links < c.n.access.Load().Limits.Links {
+		return true
+	}
+	c.n.count.linksRefused.Add(1)
+	l.Refuse(&engine.LinkError{Condition: wire.CondResourceLimitExceeded, Text: "this connection has as many links as it may have"})
+	return false
+}
+
+// maxDirect is how many peers there may be for a client's own URLs to be dialled.
+const maxDirect = 1000
+
+// direct makes the plan of an address that matches nothing, where the client came by a listener that dials such an amqp URL. The plan
+// knows already which names were looked up. Called under the lock.
+func (n *Node) direct(p *plan, l *inlink, to string, hasTo bool) {
+	if !l.c.direct {
+		return
+	}
+	address := to
+	if !hasTo {
+		address = l.target
+	}
+	scheme, _, _ := strings.Cut(address, "://")
+	if s := strings.ToLower(scheme); s != "amqp" && s != "amqps" {
+		return
+	}
+	hop, err := routetable.ParseHop(address)
+	if err != nil || n.peerCount() >= maxDirect {
+		return
+	}
+	p.address, p.found, p.dialled = address, true, true
+	p.groups = []planGroup{{targets: []planTarget{{outlet: n.lineFor(hop, address, hasTo), hop: hop}}}}
+	p.roots = []int32{0}
 }

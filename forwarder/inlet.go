@@ -19,16 +19,20 @@ type conn struct {
 	c  *amqp.Conn // nil for the node's own inlet
 	id uint64
 
+	isClient bool // it came by a listener
+	direct   bool // that dials what matches nothing
+
 	handing atomic.Bool // the reader has copies that are not with their outlets yet
 	missed  atomic.Bool // somebody wants to look at the waiting messages when it has none
 
 	mu sync.Mutex // stands in for the connection's lock where c is nil
 
 	// Under the connection's lock.
-	dialled *peer        // we opened it, for this peer
-	caller  admin.Caller // who is at the other end, for commands
-	grants  grants
-	peerID  string // the other end's node id, if it is one of our kind
+	dialled *peer          // we opened it, for this peer
+	caller  admin.Caller   // who is at the other end, for commands
+	account *admin.Account // what it may do
+	links   int            // that it has attached
+	peerID  string         // the other end's node id, if it is one of our kind
 	work    *work
 	at      int64     // the time, as of this batch; 0 not looked at yet
 	thirsty []*inlink // links whose credit is to be looked at before the next flush
@@ -112,11 +116,17 @@ func (c *conn) Attached(l *engine.Link) {
 		l.Context.(*line).attached(l)
 		return
 	}
-	if l.IsSender() {
-		c.attachReceiver(l)
+	if !c.roomFor(l) {
 		return
 	}
-	c.attachSender(l)
+	if l.IsSender() {
+		c.attachReceiver(l)
+	} else {
+		c.attachSender(l)
+	}
+	if l.Context != nil {
+		c.links++
+	}
 }
 
 // attachSender answers a peer that wants to send.
@@ -212,11 +222,11 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 
 // forward looks the message up and gives its copies to the batch; a message that matches nothing is refused, or waits.
 func (c *conn) forward(l *inlink, d *delivery) {
-	if !c.grants.maySend(&d.Message) {
-		c.refuse(d, wire.CondUnauthorizedAccess, "this client may not name an address of that scheme")
+	p := c.n.route(l, &d.Message, &c.groups)
+	if !c.mayUse(l, d, p) {
+		c.refuseUnauthorized(d)
 		return
 	}
-	p := c.n.route(l, &d.Message, &c.groups)
 	if l.counts(p) {
 		c.send(l, d, p, &c.batch)
 		return
@@ -459,10 +469,13 @@ func forget(in *engine.InDelivery) {
 
 // Detached: a link is gone.
 func (c *conn) Detached(l *engine.Link, err error) {
+	c.n.count.linkEnded(err)
 	switch x := l.Context.(type) {
 	case *inlink:
+		c.links--
 		x.close()
 	case *receiver:
+		c.links--
 		x.close()
 	case *line:
 		x.detached(err)

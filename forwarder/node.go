@@ -31,14 +31,13 @@ type Options struct {
 	HardQueueBytes  int           // the same in bytes; 0 is 64 MiB
 	DeliveryTimeout time.Duration // for copies not yet sent; 0 is 30 s
 	FanOutTimeout   time.Duration // for a copy with its receiver, where it is not the only one; 0 is 5 minutes
+	ReturnEvery     time.Duration // how often a hop that another place stands in for is looked for in its own; 0 is 15 s
 	IdleLink        time.Duration // how long the link to a hop's target is kept without traffic; 0 is a minute
 	MaxFrame        uint32        // bytes; 0 is 64 KiB
 	MaxMessage      uint64        // bytes; 0 is 256 MiB: a message is held whole
-	AnonymousRole   admin.Role    // for ANONYMOUS beyond loopback
 	Version         string        // told to peers
-
-	// Verify tells whether a password is right, and the user's role; nil: no PLAIN.
-	Verify func(user, password string) (admin.Role, bool)
+	Access          Access        // who may come in; SetAccess changes it
+	Hops            Hops          // how hops are dialled; SetHops changes it
 
 	Log *slog.Logger // nil: no log
 }
@@ -67,6 +66,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.DeliveryTimeout == 0 {
 		o.DeliveryTimeout = 30 * time.Second
+	}
+	if o.ReturnEvery == 0 {
+		o.ReturnEvery = 15 * time.Second
 	}
 	if o.IdleLink == 0 {
 		o.IdleLink = time.Minute // a wildcard row can name a great many targets
@@ -111,6 +113,12 @@ type Node struct {
 
 	doorPlan *plan
 
+	access  atomic.Pointer[access]
+	hops    atomic.Pointer[hops]
+	guard   *amqp.Guard  // against guessed passwords
+	sockets atomic.Int64 // of clients, with those that have not opened yet
+	hosts   hosts
+
 	// changedSince is routetable.Snapshot.ChangedSince; tests put another in its place.
 	changedSince func(s *routetable.Snapshot, generation uint64, name string) bool
 
@@ -142,6 +150,9 @@ func New(core *admin.Core, o Options) *Node {
 		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{}, lost: map[string]uint64{},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
 	}
+	n.guard = amqp.NewGuard()
+	n.access.Store(newAccess(o.Access))
+	n.hops.Store(newHops(o.Hops))
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.alarms.sooner = make(chan struct{}, 1)
 	n.self = &conn{n: n}
@@ -163,45 +174,11 @@ func (n *Node) ID() string { return n.id }
 // Name is the node's container id.
 func (n *Node) Name() string { return n.name }
 
-// Listen opens an AMQP listener; Addr of the result tells the port. Its connections end with the node.
-func (n *Node) Listen(address string) (net.Addr, error) {
-	ln, err := amqp.Listen(address)
-	if err != nil {
-		return nil, err
-	}
+// peerCount is the number of peers that the node keeps.
+func (n *Node) peerCount() int {
 	n.mu.Lock()
-	n.listeners = append(n.listeners, ln)
-	n.mu.Unlock()
-	n.running.Add(1)
-	go func() {
-		defer n.running.Done()
-		ln.Serve(n.newConn, n.connEnded)
-	}()
-	return ln.Addr(), nil
-}
-
-func (n *Node) newConn(nc net.Conn) *amqp.Conn {
-	owner := &conn{n: n, id: n.nextID.Add(1)}
-	cfg := n.engineConfig()
-	cfg.Mechanisms = append(cfg.Mechanisms, amqp.Anonymous())
-	if verify := n.options.Verify; verify != nil {
-		cfg.Mechanisms = append(cfg.Mechanisms, amqp.Plain(func(user, password string) (ok bool) {
-			owner.caller.Role, ok = verify(user, password)
-			return ok
-		}))
-	}
-	n.count.connections.Add(1)
-	return amqp.NewConn(nc, cfg, nil, func(ac *amqp.Conn) amqp.Owner {
-		owner.c = ac
-		return owner
-	})
-}
-
-func (n *Node) connEnded(c *amqp.Conn, err error) {
-	n.count.connections.Add(-1)
-	if err != nil && n.ctx.Err() == nil {
-		n.log.Info("connection ended", "from", c.RemoteAddr().String(), "reason", err)
-	}
+	defer n.mu.Unlock()
+	return len(n.peers)
 }
 
 func (n *Node) engineConfig() engine.Config {
@@ -213,18 +190,6 @@ func (n *Node) engineConfig() engine.Config {
 			{Key: wire.Symbol("version"), Value: n.options.Version},
 			{Key: wire.Symbol(nodeIDProperty), Value: n.id},
 		},
-	}
-}
-
-// admit says who a client is and what it may name. ANONYMOUS from loopback is admin. Called under the lock.
-func (n *Node) admit(c *conn) {
-	c.caller.Remote, c.caller.User = c.c.RemoteAddr().String(), c.c.Engine.User()
-	c.grants = defaultGrants()
-	if c.caller.User == "" {
-		c.caller.Role = n.options.AnonymousRole
-		if isLoopback(c.c.RemoteAddr()) {
-			c.caller.Role = admin.RoleAdmin
-		}
 	}
 }
 

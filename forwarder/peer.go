@@ -1,18 +1,13 @@
 package forwarder
 
 import (
-	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/fingerpost/fingerpost/internal/amqp"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/routetable"
@@ -182,6 +177,7 @@ func (p *peer) run() {
 		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
+		case <-p.n.hops.Load().changed:
 		case <-p.n.ctx.Done():
 		}
 	}
@@ -213,34 +209,13 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// connect dials and stays until the connection is over. opened tells whether there was one.
+// connect dials, first the hop's own place and then those that stand in for it, and stays until the connection is over. opened tells whether there was one.
 func (p *peer) connect() (opened bool, err error) {
-	ctx, cancel := context.WithTimeout(p.n.ctx, amqp.HandshakeTimeout)
-	defer cancel()
-	e := &p.endpoint
-	o := amqp.DialOptions{
-		Address: net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))),
-		User:    e.User, Password: e.Password, PLAIN: e.HasUser && e.HasPass,
-		Engine: p.n.engineConfig(), Lock: &p.mu,
+	ways, err := p.n.ways(&p.endpoint)
+	for i := 0; i < len(ways) && !opened && p.n.ctx.Err() == nil; i++ {
+		opened, err = p.connectBy(ways, i)
 	}
-	o.Engine.Hostname = e.Host
-	if e.Scheme == "amqps" {
-		o.TLS = &tls.Config{ServerName: e.Host, MinVersion: tls.VersionTLS12}
-	}
-	c, err := amqp.Dial(ctx, o, func(ac *amqp.Conn) amqp.Owner {
-		return &conn{n: p.n, c: ac, id: p.n.nextID.Add(1), dialled: p}
-	})
-	if err != nil {
-		return false, err
-	}
-	p.n.log.Info("hop connected", "hop", p.endpoint.Text)
-	select {
-	case <-c.Done():
-	case <-p.n.ctx.Done():
-		c.Close(nil)
-		<-c.Done()
-	}
-	return true, c.Err()
+	return opened, err
 }
 
 // opened: the peer is there. Called under the lock.
@@ -250,7 +225,7 @@ func (p *peer) opened(c *conn) {
 		return
 	}
 	p.c, p.s, p.nodeID = c, s, c.peerID
-	c.grants = grantsOfPeer()
+	c.account = peerAccount()
 	p.down.Store(false)
 	for _, ln := range p.all() {
 		ln.attach()

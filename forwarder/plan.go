@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -34,9 +35,11 @@ type plan struct {
 	pruned uint64   // Node.pruned
 
 	// Guarded by the lock of the connection whose link it serves.
-	generation uint64 // of the table: up to here it is known to hold
-	stale      bool   // one of its hops turned out to be gone
-	lookup     lookup // the rows that every message uses
+	generation uint64         // of the table: up to here it is known to hold
+	stale      bool           // one of its hops turned out to be gone
+	lookup     lookup         // the rows that every message uses
+	account    *admin.Account // that allowed is for
+	allowed    bool           // the client may send by it
 }
 
 type planGroup struct {
@@ -236,6 +239,7 @@ func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, pr
 	p.address = address
 	p.usesFirst(to, hasTo, l, groups, found)
 	if !found && len(groups) == 0 { // taps alone are groups that do not count
+		n.direct(p, l, to, hasTo)
 		return p
 	}
 	b := planner{n: n, s: s, p: p, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}

@@ -12,8 +12,10 @@ import (
 // receiver is a link by which a client takes messages: the outlet link:ID. Its attach is a row, gone with the link.
 type receiver struct {
 	line
-	id     uint64
-	origin string
+	id      uint64
+	origin  string
+	address string
+	private bool // the address was made for it
 }
 
 // capQueue is the source capability of competing consumers.
@@ -36,11 +38,12 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		l.Refuse(&engine.LinkError{Condition: wire.CondInvalidField, Text: "a receiver needs a source address, or a dynamic source"})
 		return
 	}
-	if err := c.mayReceive(address, src.Dynamic); err != nil {
+	private := src.Dynamic || address != src.Address
+	if err := c.mayReceive(address, private); err != nil {
 		l.Refuse(err)
 		return
 	}
-	r := &receiver{id: c.n.nextID.Add(1)}
+	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private}
 	r.origin = fmt.Sprintf("link:%d", r.id)
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l, hop: &routetable.Hop{Scheme: "link", Name: fmt.Sprint(r.id), HasName: true, Text: r.origin, Key: r.origin}}
 	l.Context = r

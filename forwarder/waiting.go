@@ -79,6 +79,11 @@ func (l *inlink) replay(b *batch, at int64) (sent bool) {
 	for len(l.waiting) > 0 {
 		d := l.waiting[0]
 		p := c.n.route(l, &d.Message, &groups)
+		if !c.mayUse(l, d, p) {
+			l.take()
+			c.refuseUnauthorized(d)
+			continue
+		}
 		if !l.counts(p) && d.waiting > at {
 			break
 		}

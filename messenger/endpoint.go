@@ -196,7 +196,10 @@ func (ep *endpoint) connect() (connected bool, err error) {
 	o := amqp.DialOptions{
 		Address: ep.address(),
 		User:    h.User, Password: h.Password, PLAIN: h.HasUser && h.HasPass,
-		Engine: ep.m.engineConfig(), Lock: &ep.mu,
+		Engine: ep.m.engineConfig(), Lock: &ep.mu, AllowInsecurePlain: ep.m.o.AllowInsecurePlain,
+	}
+	if !h.HasUser && ep.m.o.User != "" {
+		o.User, o.Password, o.PLAIN = ep.m.o.User, ep.m.o.Password, true
 	}
 	o.Engine.Hostname = h.Host
 	switch {

@@ -234,6 +234,13 @@ func TestTLSAndLogin(t *testing.T) {
 		t.Errorf("no password: %v %v", o.State, err)
 	}
 
+	dave := newMessenger(t, messenger.Options{TLS: &tls.Config{RootCAs: roots}, User: "alice", Password: "secret"})
+	tr = put(t, dave, &messenger.Message{Address: "amqps://" + hop})
+	must(t, get(t, bob).Accept())
+	if _, err := wait(t, tr); err != nil {
+		t.Errorf("a login of the options: %v", err)
+	}
+
 	carol := newMessenger(t, messenger.Options{DeliveryTimeout: 2 * time.Second}) // a first try fits in, on a busy machine too
 	var unknown x509.UnknownAuthorityError
 	if o, err := wait(t, put(t, carol, &messenger.Message{Address: "amqps://alice:secret@" + hop})); !errors.As(err, &unknown) {

@@ -37,8 +37,13 @@ type Options struct {
 	// MaxMessageSize is the largest message taken, in bytes. 0 is 64 MiB, negative is no limit.
 	MaxMessageSize int64
 
-	// TLS is used for amqps hops; nil checks the peer against the system's roots. ServerName is the hop's host where it is empty.
+	// TLS is used for amqps hops; nil checks the peer against the system's roots. ServerName is the hop's host where it is empty. A client
+	// certificate in it is the login where there is no user.
 	TLS *tls.Config
+
+	// User and Password log in at hops whose address has no user: at all of them, so name in the table only whom you trust with them. The
+	// login is by SCRAM where the peer has it, which does not show the password, else by PLAIN.
+	User, Password string
 
 	// AllowInsecurePlain lets passwords go over plain TCP to other hosts than loopback.
 	AllowInsecurePlain bool

@@ -103,10 +103,7 @@ func (f *flags) load() (app.Config, error) {
 		c.Name = f.name
 	}
 	if len(f.listen) > 0 {
-		c.Listeners = nil
-		for _, u := range f.listen {
-			c.Listeners = append(c.Listeners, app.Listener{URL: u})
-		}
+		c.Listen(f.listen)
 	}
 	if len(f.tables) > 0 {
 		c.Tables = f.tables
@@ -131,7 +128,7 @@ func (f *flags) defaults(c *app.Config) {
 		}
 	}
 	if len(c.Listeners) == 0 {
-		c.Listeners = []app.Listener{{URL: "amqp://127.0.0.1:5672"}}
+		c.Listen([]string{"amqp://127.0.0.1:5672"})
 	}
 	if f.config == "" && len(f.tables) == 0 {
 		if _, err := os.Stat(defaultTable); err == nil {

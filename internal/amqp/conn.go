@@ -41,6 +41,8 @@ type Conn struct {
 
 	// Set at construction, never changed.
 	nc      net.Conn
+	guard   *Guard          // of a server end: slows logins down where many have failed; nil: nobody does
+	quit    chan struct{}   // closed by fail
 	raw     syscall.RawConn // nil where bytes do not go straight to a socket (TLS)
 	owner   Owner
 	ready   chan struct{} // closed when the peer has opened
@@ -77,7 +79,7 @@ func NewConn(nc net.Conn, cfg engine.Config, mu *sync.Mutex, newOwner func(*Conn
 	if mu == nil {
 		mu = &sync.Mutex{}
 	}
-	c := &Conn{nc: nc, mu: mu, ready: make(chan struct{}), done: make(chan struct{})}
+	c := &Conn{nc: nc, mu: mu, ready: make(chan struct{}), done: make(chan struct{}), quit: make(chan struct{})}
 	if tcp, ok := nc.(*net.TCPConn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {
 			c.raw = raw
@@ -177,8 +179,14 @@ func (c *Conn) readLoop() error {
 			return c.readError(err)
 		}
 		c.end += n
+		if err := c.guarded(); err != nil {
+			return err
+		}
 		c.mu.Lock()
 		used, err := c.Engine.Input((*c.bufp)[c.start:c.end])
+		if c.guard != nil && errors.Is(err, engine.ErrAuthentication) {
+			c.guard.Failed(c.nc.RemoteAddr(), time.Now())
+		}
 		c.flush()
 		work := c.owner.TakeWork()
 		c.mu.Unlock()
@@ -197,6 +205,35 @@ func (c *Conn) readLoop() error {
 		c.compact()
 	}
 }
+
+// guarded waits until what the peer said in a login may be looked at. Called by the reader, who alone moves a server's engine on before
+// it has opened.
+func (c *Conn) guarded() error {
+	if c.guard == nil || c.opened || !c.Engine.Guesses((*c.bufp)[c.start:c.end]) {
+		return nil
+	}
+	pause, ok := c.guard.Pause(c.nc.RemoteAddr(), time.Now())
+	if !ok {
+		return ErrTooManyLogins
+	}
+	if pause == 0 {
+		return nil
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-c.quit:
+		return c.readError(io.EOF)
+	}
+}
+
+// SetGuard has a server end ask a guard before it looks at a login. It is called before Serve.
+func (c *Conn) SetGuard(g *Guard) { c.guard = g }
+
+// Owner is what newOwner gave.
+func (c *Conn) Owner() Owner { return c.owner }
 
 // readError says why reading ended: what the engine or Shutdown had in mind, before what the socket says.
 func (c *Conn) readError(err error) error {
@@ -299,6 +336,7 @@ func (c *Conn) tick() {
 func (c *Conn) fail(err error) {
 	if c.cause == nil {
 		c.cause = err
+		close(c.quit)
 	}
 	c.nc.SetReadDeadline(time.Unix(1, 0))
 }
@@ -316,10 +354,15 @@ const closeWait = 2 * time.Second
 // Close closes the connection in order: it sends a close with e (which may be nil) and waits a little for the peer's.
 func (c *Conn) Close(e *engine.ConnectionError) {
 	c.mu.Lock()
+	c.CloseLocked(e)
+	c.Release()
+}
+
+// CloseLocked is Close for who holds the lock.
+func (c *Conn) CloseLocked(e *engine.ConnectionError) {
 	if !c.closing {
 		c.closing = true
 		c.Engine.Close(closeError(e))
 		c.nc.SetReadDeadline(time.Now().Add(closeWait))
 	}
-	c.Release()
 }

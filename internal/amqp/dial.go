@@ -19,18 +19,25 @@ type DialOptions struct {
 	TLS      *tls.Config // nil: plain TCP
 	User     string
 	Password string
-	PLAIN    bool // log in with User and Password
-	Engine   engine.Config
-	Lock     *sync.Mutex // see NewConn; nil for the connection's own
+	PLAIN    bool // log in with User and Password: by SCRAM where the peer has it, else by PLAIN
+
+	Mechanisms         []string // the SASL mechanisms to use, by name; nil: any that fits
+	AllowInsecurePlain bool     // PLAIN without TLS beyond loopback
+	Engine             engine.Config
+	Lock               *sync.Mutex // see NewConn; nil for the connection's own
+}
+
+func (o *DialOptions) hasCertificate() bool {
+	return o.TLS != nil && (len(o.TLS.Certificates) > 0 || o.TLS.GetClientCertificate != nil)
 }
 
 // errNotOpened ends a dial whose peer closed in order instead of opening.
 var errNotOpened = errors.New("the peer closed the connection before it opened")
 
-// Dial connects to a peer and waits until it has opened. Where there is no user, AMQP is spoken without a SASL layer first, and with
-// ANONYMOUS where the peer asks for SASL. newOwner is called for each try. The connection is served by a goroutine that ends with it.
+// Dial connects to a peer and waits until it has opened. Where there is neither user nor certificate, AMQP is spoken without a SASL layer
+// first, and with ANONYMOUS where the peer asks for SASL. newOwner is called for each try. The connection is served by a goroutine that ends with it.
 func Dial(ctx context.Context, o DialOptions, newOwner func(*Conn) Owner) (*Conn, error) {
-	withSASL := o.PLAIN
+	withSASL := o.PLAIN || o.hasCertificate()
 	for {
 		c, err := dialOnce(ctx, o, withSASL, newOwner)
 		if err == nil || withSASL || !wantsSASL(err) {
@@ -60,8 +67,10 @@ func dialOnce(ctx context.Context, o DialOptions, withSASL bool, newOwner func(*
 	}
 	cfg := o.Engine
 	cfg.Client = true
+	var login *clientSASL
 	if withSASL {
-		cfg.SASL = clientSASL{user: o.User, password: o.Password, plain: o.PLAIN}
+		login = newClientSASL(&o)
+		cfg.SASL = login
 	}
 	c := NewConn(nc, cfg, o.Lock, newOwner)
 	go c.Serve()
@@ -69,7 +78,11 @@ func dialOnce(ctx context.Context, o DialOptions, withSASL bool, newOwner func(*
 	case <-c.Ready():
 		return c, nil
 	case <-c.Done():
-		if err := c.Err(); err != nil {
+		err := c.Err()
+		if login != nil && login.err != nil && errors.Is(err, engine.ErrNoMechanism) {
+			return nil, fmt.Errorf("%w: %w", engine.ErrNoMechanism, login.err)
+		}
+		if err != nil {
 			return nil, err
 		}
 		return nil, errNotOpened

@@ -2,33 +2,65 @@ package amqp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
 )
 
+// ListenOptions of a listener. The zero value takes everybody on plain TCP.
+type ListenOptions struct {
+	TLS *tls.Config // nil: plain TCP
+
+	// Accept tells whether a socket is taken; it is asked before anything is read. Nil takes all.
+	Accept func(net.Conn) bool
+
+	// Over is called once for each socket that Accept took, when it is closed. err tells that TLS was not agreed on.
+	Over func(nc net.Conn, err error)
+
+	// Failing is told when connections cannot be accepted, once until one can. Nil: nobody is told.
+	Failing func(error)
+}
+
 // Listener takes connections of peers.
 type Listener struct {
 	ln net.Listener
+	o  ListenOptions
 
-	mu     sync.Mutex // guards what follows
-	conns  map[*Conn]struct{}
-	closed bool
-	served sync.WaitGroup
+	mu      sync.Mutex // guards what follows
+	conns   map[*Conn]struct{}
+	shaking map[net.Conn]struct{} // TLS is not agreed on yet
+	closed  bool
+	served  sync.WaitGroup
 }
 
 // Listen opens a TCP port.
-func Listen(address string) (*Listener, error) {
+func Listen(address string) (*Listener, error) { return ListenWith(address, ListenOptions{}) }
+
+// ListenWith opens a TCP port with options.
+func ListenWith(address string, o ListenOptions) (*Listener, error) {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{ln: ln, conns: map[*Conn]struct{}{}}, nil
+	return &Listener{ln: ln, o: o, conns: map[*Conn]struct{}{}, shaking: map[net.Conn]struct{}{}}, nil
 }
 
 // Addr is the address that was bound.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
+
+// Conns gives the connections that are there.
+func (l *Listener) Conns() []*Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	conns := make([]*Conn, 0, len(l.conns))
+	for c := range l.conns {
+		conns = append(conns, c)
+	}
+	return conns
+}
 
 // Serve accepts connections until Close. newConn makes a Conn of a socket, or gives nil to turn it away; ended (which may
 // be nil) is told of each when it is over.
@@ -40,6 +72,9 @@ func (l *Listener) Serve(newConn func(net.Conn) *Conn, ended func(*Conn, error))
 			if errors.Is(err, net.ErrClosed) {
 				return nil
 			}
+			if pause == 0 && l.o.Failing != nil {
+				l.o.Failing(err)
+			}
 			// Out of descriptors, mostly: wait for some to come back.
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			time.Sleep(pause)
@@ -50,30 +85,86 @@ func (l *Listener) Serve(newConn func(net.Conn) *Conn, ended func(*Conn, error))
 	}
 }
 
+// serve takes one socket. Its goroutine is waited for by Close.
 func (l *Listener) serve(nc net.Conn, newConn func(net.Conn) *Conn, ended func(*Conn, error)) {
+	if l.o.Accept != nil && !l.o.Accept(nc) {
+		nc.Close()
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		nc.Close()
+		l.over(nc, nil)
 		return
 	}
+	l.served.Add(1)
+	if l.o.TLS != nil {
+		l.shaking[nc] = struct{}{}
+		go func() {
+			defer l.served.Done()
+			err := l.shake(nc, newConn, ended)
+			l.over(nc, err)
+		}()
+		return
+	}
+	c := l.add(nc, newConn)
+	go func() {
+		defer l.served.Done()
+		l.run(c, nc, ended)
+		l.over(nc, nil)
+	}()
+}
+
+func (l *Listener) over(nc net.Conn, err error) {
+	if l.o.Over != nil {
+		l.o.Over(nc, err)
+	}
+}
+
+// shake agrees on TLS, and serves the connection. What is known of the peer then, newConn can ask.
+func (l *Listener) shake(nc net.Conn, newConn func(net.Conn) *Conn, ended func(*Conn, error)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), HandshakeTimeout)
+	defer cancel()
+	t := tls.Server(nc, l.o.TLS)
+	err := t.HandshakeContext(ctx)
+	l.mu.Lock()
+	delete(l.shaking, nc)
+	if err != nil || l.closed {
+		l.mu.Unlock()
+		nc.Close()
+		if err != nil {
+			err = fmt.Errorf("TLS: %w", err)
+		}
+		return err
+	}
+	c := l.add(t, newConn)
+	l.mu.Unlock()
+	l.run(c, t, ended)
+	return nil
+}
+
+// add makes the connection of a socket, nil where it is turned away. Called under the lock.
+func (l *Listener) add(nc net.Conn, newConn func(net.Conn) *Conn) *Conn {
 	c := newConn(nc)
+	if c != nil {
+		l.conns[c] = struct{}{}
+	}
+	return c
+}
+
+func (l *Listener) run(c *Conn, nc net.Conn, ended func(*Conn, error)) {
 	if c == nil {
 		nc.Close()
 		return
 	}
-	l.conns[c] = struct{}{}
-	l.served.Add(1)
-	go func() {
-		defer l.served.Done()
-		err := c.Serve()
-		l.mu.Lock()
-		delete(l.conns, c)
-		l.mu.Unlock()
-		if ended != nil {
-			ended(c, err)
-		}
-	}()
+	err := c.Serve()
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
+	if ended != nil {
+		ended(c, err)
+	}
 }
 
 // Stop takes no more connections; those that are there live on.
@@ -87,6 +178,9 @@ func (l *Listener) Close(ctx context.Context) {
 	conns := make([]*Conn, 0, len(l.conns))
 	for c := range l.conns {
 		conns = append(conns, c)
+	}
+	for nc := range l.shaking {
+		nc.Close()
 	}
 	l.mu.Unlock()
 	for _, c := range conns {

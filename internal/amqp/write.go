@@ -95,6 +95,12 @@ func (c *Conn) write() {
 	}
 }
 
+// halfCloser is a socket, or TLS on one, that can say that no more is sent and be read on.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // lingerClose gives a last frame (a close, mostly) a chance to reach the peer before the socket goes: where it still sends, a reset would overtake it.
 func (c *Conn) lingerClose() {
 	c.nc.SetWriteDeadline(time.Now().Add(closeWait))
@@ -102,7 +108,7 @@ func (c *Conn) lingerClose() {
 	told := c.cause == nil
 	c.mu.Unlock()
 	c.writers.Wait() // bounded by the deadline
-	if half, ok := c.nc.(*net.TCPConn); ok && told {
+	if half, ok := c.nc.(halfCloser); ok && told {
 		half.CloseWrite()
 		half.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 		var scrap [4096]byte

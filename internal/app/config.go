@@ -30,11 +30,25 @@ type Config struct {
 	AnonymousRole string     `yaml:"anonymousRole"` // for ANONYMOUS beyond loopback: none, viewer, operator, admin
 	Limits        Limits     `yaml:"limits"`
 	ShutdownGrace Duration   `yaml:"shutdownGrace"` // for what is in flight on SIGTERM; 0 is 10 s
+
+	Users            string `yaml:"users"` // file of those who may log in; relative to the file that names it; empty is nobody
+	Hops             []Hop  `yaml:"hops"`
+	TableCredentials bool   `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
+
+	file  string         // that it was read from
+	where map[string]pos // of its keys, by path: listeners[0].tls.cert
 }
+
+// pos is a place in a file.
+type pos struct{ line, column int }
 
 // Listener is one place where AMQP clients connect.
 type Listener struct {
-	URL string `yaml:"url"`
+	URL                string   `yaml:"url"`
+	TLS                TLS      `yaml:"tls"`  // of amqps
+	SASL               []string `yaml:"sasl"` // empty: ANONYMOUS, with users SCRAM and PLAIN, with clientCA EXTERNAL
+	AllowInsecurePlain bool     `yaml:"allowInsecurePlain"`
+	Direct             bool     `yaml:"direct"` // an address that matches nothing and is an amqp URL is dialled
 }
 
 // HTTP is the HTTP listener; an empty Listen or "off" is none.
@@ -52,6 +66,11 @@ type Limits struct {
 	HardQueue       int      `yaml:"hardQueue"`
 	HardQueueBytes  Size     `yaml:"hardQueueBytes"`
 	DeliveryTimeout Duration `yaml:"deliveryTimeout"`
+
+	Connections        int `yaml:"connections"`        // of clients
+	ConnectionsPerHost int `yaml:"connectionsPerHost"` // of one address
+	Sessions           int `yaml:"sessions"`           // of a connection
+	Links              int `yaml:"links"`              // of a connection
 }
 
 // Duration is a time, written as 30s or 500ms.
@@ -110,14 +129,8 @@ func ReadConfig(file string) (Config, error) {
 	if c, err = parseConfig(text); err != nil {
 		return c, fmt.Errorf("%s: %w", file, err)
 	}
-	for i, t := range c.Tables {
-		if !filepath.IsAbs(t) {
-			c.Tables[i] = filepath.Join(filepath.Dir(file), t)
-		}
-	}
-	if c.State != "" && !filepath.IsAbs(c.State) {
-		c.State = filepath.Join(filepath.Dir(file), c.State)
-	}
+	c.file = file
+	c.resolve(filepath.Dir(file))
 	return c, nil
 }
 
@@ -143,7 +156,48 @@ func parseConfig(text []byte) (Config, error) {
 	if err := doc.Decode(&c); err != nil {
 		return c, oneLine(err)
 	}
+	c.where = map[string]pos{}
+	places(doc.Content[0], "", c.where)
 	return c, nil
+}
+
+// Listen puts listeners on URLs in the place of those of the file.
+func (c *Config) Listen(urls []string) {
+	c.Listeners = nil
+	for _, u := range urls {
+		c.Listeners = append(c.Listeners, Listener{URL: u})
+	}
+	for path := range c.where {
+		if strings.HasPrefix(path, "listeners") {
+			delete(c.where, path)
+		}
+	}
+}
+
+// places notes where the values of a document are, by path.
+func places(n *yaml.Node, path string, where map[string]pos) {
+	if path != "" {
+		where[path] = pos{n.Line, n.Column}
+	}
+	for i, v := range n.Content {
+		switch {
+		case n.Kind == yaml.SequenceNode:
+			places(v, fmt.Sprintf("%s[%d]", path, i), where)
+		case n.Kind == yaml.MappingNode && i%2 == 1:
+			places(v, strings.TrimPrefix(path+"."+n.Content[i-1].Value, "."), where)
+		}
+	}
+}
+
+// at says where the configuration says what is wrong: at a path, or at the nearest one around it that it has.
+func (c *Config) at(path string, err error) error {
+	for at := path; at != ""; {
+		if p, ok := c.where[at]; ok {
+			return fmt.Errorf("%s: line %d: column %d: %s: %w", c.file, p.line, p.column, path, err)
+		}
+		at = at[:max(strings.LastIndexAny(at, ".["), 0)]
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // oneLine puts what the YAML reader says on one line.
@@ -178,7 +232,7 @@ func checkKeys(n *yaml.Node, t reflect.Type, path string) error {
 	fields := map[string]reflect.Type{}
 	names := keysOf(t)
 	for f, name := range names {
-		fields[name] = t.Field(f).Type
+		fields[name] = t.Field(f).Type // those without a key come last
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -200,9 +254,11 @@ func checkKeys(n *yaml.Node, t reflect.Type, path string) error {
 
 // keysOf gives the keys of a struct, in the order of its fields.
 func keysOf(t reflect.Type) []string {
-	names := make([]string, t.NumField())
-	for f := range names {
-		names[f] = t.Field(f).Tag.Get("yaml")
+	var names []string
+	for f := range t.NumField() {
+		if key := t.Field(f).Tag.Get("yaml"); key != "" {
+			names = append(names, key)
+		}
 	}
 	return names
 }
@@ -214,35 +270,54 @@ func orTop(path string) string {
 	return path
 }
 
-// validate checks what can be checked without starting, and gives the parsed role.
+// validate checks what can be checked without reading a file, and gives the parsed role.
 func (c *Config) validate() (admin.Role, error) {
 	role, err := admin.ParseRole(c.AnonymousRole)
 	if err != nil {
-		return role, fmt.Errorf("anonymousRole: %w", err)
+		return role, c.at("anonymousRole", err)
 	}
-	for _, l := range c.Listeners {
-		if _, err := listenAddress(l.URL); err != nil {
-			return role, err
+	for i := range c.Listeners {
+		if key, err := c.Listeners[i].check(c.Users != ""); err != nil {
+			return role, c.at(fmt.Sprintf("listeners[%d]%s", i, key), err)
+		}
+	}
+	for i := range c.Hops {
+		if key, err := c.Hops[i].check(); err != nil {
+			return role, c.at(fmt.Sprintf("hops[%d]%s", i, key), err)
 		}
 	}
 	if h := c.HTTP.Listen; h != "" && h != "off" {
 		if _, _, err := net.SplitHostPort(h); err != nil {
-			return role, fmt.Errorf("http %q: write HOST:PORT, or off", h)
+			return role, c.at("http.listen", fmt.Errorf("http %q: write HOST:PORT, or off", h))
 		}
 	}
-	l := c.Limits
-	for name, v := range map[string]int{"linkCredit": l.LinkCredit, "softQueue": l.SoftQueue, "hardQueue": l.HardQueue} {
-		if v < 0 || v > 1<<24 {
-			return role, fmt.Errorf("limits.%s: %d is out of range", name, v)
+	return role, c.validateLimits()
+}
+
+func (c *Config) validateLimits() error {
+	l := &c.Limits
+	for _, n := range []struct {
+		name string
+		v    int
+		most int
+	}{
+		{"linkCredit", l.LinkCredit, 1 << 24}, {"softQueue", l.SoftQueue, 1 << 24}, {"hardQueue", l.HardQueue, 1 << 24}, {"connections", l.Connections, 1 << 24},
+		{"connectionsPerHost", l.ConnectionsPerHost, 1 << 24}, {"sessions", l.Sessions, 1 << 16}, {"links", l.Links, 1 << 24},
+	} {
+		if n.v < 0 || n.v > n.most {
+			return c.at("limits."+n.name, fmt.Errorf("%d is out of range: up to %d", n.v, n.most))
 		}
 	}
 	if l.MaxFrame != 0 && (l.MaxFrame < 512 || l.MaxFrame > 16<<20) {
-		return role, fmt.Errorf("limits.maxFrame: %d is out of range: 512 to 16MiB", l.MaxFrame)
+		return c.at("limits.maxFrame", fmt.Errorf("%d is out of range: 512 to 16MiB", l.MaxFrame))
 	}
-	if l.DeliveryTimeout < 0 || c.ShutdownGrace < 0 {
-		return role, errors.New("limits.deliveryTimeout and shutdownGrace cannot be negative")
+	if l.DeliveryTimeout < 0 {
+		return c.at("limits.deliveryTimeout", errors.New("it cannot be negative"))
 	}
-	return role, nil
+	if c.ShutdownGrace < 0 {
+		return c.at("shutdownGrace", errors.New("it cannot be negative"))
+	}
+	return nil
 }
 
 // listenAddress gives host:port of a listener's URL.
@@ -252,14 +327,14 @@ func listenAddress(text string) (string, error) {
 		return "", fmt.Errorf("listen %q: not a URL: write amqp://127.0.0.1:5672", text)
 	}
 	switch {
-	case u.Scheme != "amqp":
-		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT", text, u.Scheme)
+	case u.Scheme != "amqp" && u.Scheme != "amqps":
+		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT or amqps://HOST:PORT", text, u.Scheme)
 	case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Host == "":
-		return "", fmt.Errorf("listen %q: write amqp://HOST:PORT and nothing more", text)
+		return "", fmt.Errorf("listen %q: write %s://HOST:PORT and nothing more", text, u.Scheme)
 	}
 	host, port := u.Hostname(), u.Port()
 	if port == "" {
-		port = "5672"
+		port = map[string]string{"amqp": "5672", "amqps": "5671"}[u.Scheme]
 	}
 	if n, err := strconv.Atoi(port); err != nil || n > 65535 {
 		return "", fmt.Errorf("listen %q: port %q is out of range", text, port)

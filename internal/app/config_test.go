@@ -63,7 +63,7 @@ func TestBadConfigurations(t *testing.T) {
 		{"nme: x", `line 1: column 1: unknown key "nme" in the configuration`},
 		{"limits: {maxFrame: 1x}", "line 1: column 20"},
 		{"limits:\n  linkCredits: 3", `line 2: column 3: unknown key "linkCredits" in limits`},
-		{"listeners: [amqp://x]", "line 1: column 13: listeners: a map of keys is wanted here (url)"},
+		{"listeners: [amqp://x]", "line 1: column 13: listeners: a map of keys is wanted here (url, tls, "},
 		{"name: a\nname: b", `line 2: column 1: key "name" occurs twice`},
 		{"name: &a x\nanonymousRole: *a", "aliases are not read"},
 		{"name: [", "line 1"},

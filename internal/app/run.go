@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +35,7 @@ type App struct {
 	node   *forwarder.Node
 	http   *web.Server
 	files  *tableFiles
+	secret *secrets
 
 	cancel  context.CancelFunc // of the watch
 	running sync.WaitGroup
@@ -40,7 +43,7 @@ type App struct {
 
 // Check reads the configuration and every table, with what the tables expect, without starting anything.
 func Check(c Config) error {
-	if _, err := c.validate(); err != nil {
+	if _, err := c.secure(); err != nil {
 		return &ConfigError{err}
 	}
 	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler)).use(c.Tables); err != nil {
@@ -77,11 +80,11 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	role, err := c.validate()
+	secured, err := c.secure()
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	a := &App{config: c, load: load, log: log}
+	a := &App{config: c, load: load, log: log, secret: newSecrets(log)}
 	id, err := a.openTable()
 	if err != nil {
 		return nil, err
@@ -109,8 +112,11 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		SoftQueue: c.Limits.SoftQueue, SoftQueueBytes: int(c.Limits.SoftQueueBytes),
 		HardQueue: c.Limits.HardQueue, HardQueueBytes: int(c.Limits.HardQueueBytes),
 		DeliveryTimeout: time.Duration(c.Limits.DeliveryTimeout), MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
-		AnonymousRole: role, Version: Version, Log: log,
+		Access: secured.access, Hops: secured.hops, Version: Version, Log: log,
 	})
+	a.secret.use(c, secured)
+	a.secret.node = a.node
+	warnOfDescriptors(log, secured.access.Limits)
 	lines, err := a.listen()
 	if err != nil {
 		a.Stop()
@@ -119,6 +125,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(context.Background())
 	a.running.Go(func() { a.files.watch(ctx) })
+	a.running.Go(func() { a.secret.watch(ctx) })
 	for _, l := range lines {
 		fmt.Fprintln(ready, l)
 	}
@@ -151,17 +158,20 @@ func (a *App) listen() (lines []string, err error) {
 		if err != nil {
 			return nil, &ConfigError{err}
 		}
-		bound, err := a.node.Listen(address)
+		bound, err := a.node.ListenWith(forwarder.ListenOptions{
+			Address: address, TLS: a.secret.listenerTLS(l.URL), SASL: l.SASL, AllowInsecurePlain: l.AllowInsecurePlain, Direct: l.Direct,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("listen %s: %w", l.URL, err)
 		}
-		lines = append(lines, "ready amqp://"+bound.String())
+		scheme, _, _ := strings.Cut(l.URL, "://")
+		lines = append(lines, "ready "+scheme+"://"+bound.String())
 	}
 	if h := a.config.HTTP.Listen; h != "" && h != "off" {
 		a.http, err = web.Listen(h, web.Options{
 			Ready: func() bool { return true },
 			Metrics: web.Metrics{
-				Version: Version, Table: a.table, Counters: a.node.Counters, Files: a.files.metrics,
+				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics,
 			},
 		})
 		if err != nil {
@@ -177,17 +187,39 @@ func (a *App) listen() (lines []string, err error) {
 	return lines, nil
 }
 
-// Reload reads the configuration and the table files again. Tables change at once, all or nothing; what else changed
-// needs a restart. A bad file changes nothing, and a table file that has not changed is not loaded again.
+// Reload reads the configuration and the table files again. Tables, users, hops, certificates, the role of
+// ANONYMOUS and the limits of connections, sessions and links change at once, all or nothing; what else changed needs a restart, and the
+// log names it. A bad file changes nothing, and a table file that has not changed is not loaded again.
 func (a *App) Reload() error {
 	c, err := a.load()
 	if err != nil {
 		return err
 	}
-	if _, err := c.validate(); err != nil {
+	if _, err := c.secure(); err != nil {
 		return err
 	}
-	return a.files.use(c.Tables)
+	wanted := c
+	c.Listeners = keepListeners(a.config.Listeners, c.Listeners)
+	secured, err := c.secure()
+	if err != nil {
+		return err
+	}
+	if err := a.files.use(c.Tables); err != nil {
+		return err
+	}
+	if keys := needRestart(&a.config, &wanted); len(keys) > 0 {
+		a.log.Warn("what changed here needs a restart", "keys", strings.Join(keys, " "))
+	}
+	a.secret.use(c, secured)
+	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners = c.Tables, c.ShutdownGrace, c.Listeners
+	return nil
+}
+
+// counters are those of the node and of the files that were refused.
+func (a *App) counters() map[string]uint64 {
+	all := a.node.Counters()
+	maps.Copy(all, a.secret.counters())
+	return all
 }
 
 // Stop lets what is in flight settle and ends everything.

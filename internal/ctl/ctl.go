@@ -72,6 +72,8 @@ type run struct {
 	file   string
 	output string
 	tls    tlsFiles
+	user   string
+	secret string // the password's file
 
 	open func(ctx context.Context) (editor, error) // the tests' own editor; nil is by flags
 }
@@ -96,13 +98,15 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return r.checkFlags(c) },
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&r.url, "url", DefaultURL, "the router's `URL`, amqp://[user:password@]host:port or amqps://… (environment: ROUTECTL_URL)")
+	f.StringVar(&r.url, "url", DefaultURL, "the router's `URL`, amqp://[user:password@]host:port or amqps://… (environment: ROUTECTL_URL; so for --user, --password-file, --ca, --cert and --key)")
 	f.StringVar(&r.file, "file", "", "work on this table `FILE` instead of a router")
 	f.StringVarP(&r.output, "output", "o", "table", "`FORM` of what is printed: table, wide, json, yaml")
 	root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputForms, cobra.ShellCompDirectiveNoFileComp))
 	f.StringVar(&r.tls.ca, "ca", "", "certificates to trust for amqps, a PEM `FILE` (default: the system's)")
-	f.StringVar(&r.tls.cert, "cert", "", "client certificate for amqps, a PEM `FILE`")
+	f.StringVar(&r.tls.cert, "cert", "", "client certificate for amqps, a PEM `FILE`; without a user it is the login")
 	f.StringVar(&r.tls.key, "key", "", "key of --cert, a PEM `FILE`")
+	f.StringVar(&r.user, "user", "", "log in as this user, a `NAME`, where the URL has none")
+	f.StringVar(&r.secret, "password-file", "", "a `FILE` whose first line is the password; - is standard input")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%s: %s --help lists the flags", flagText(err), c.CommandPath())
 	})
@@ -116,7 +120,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		loadCommand(r), storeCommand(r), applyCommand(r),
 		diffCommand(r), historyCommand(r), rollbackCommand(r), watchCommand(r),
 		testCommand(r), lintCommand(r),
-		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r),
+		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r), userCommand(r),
 		versionCommand(r),
 	)
 	root.InitDefaultCompletionCmd("completion")
@@ -143,6 +147,12 @@ func (r *run) checkFlags(c *cobra.Command) error {
 	if fromEnv := r.env.Getenv("ROUTECTL_URL"); fromEnv != "" && !urlGiven {
 		r.url = fromEnv
 	}
+	for name, v := range map[string]*string{"user": &r.user, "password-file": &r.secret, "ca": &r.tls.ca, "cert": &r.tls.cert, "key": &r.tls.key} {
+		variable := "ROUTECTL_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		if fromEnv := r.env.Getenv(variable); fromEnv != "" && !c.Flags().Changed(name) {
+			*v = fromEnv
+		}
+	}
 	return nil
 }
 
@@ -151,7 +161,11 @@ func (r *run) endpoint() (endpoint, error) {
 	if r.file != "" {
 		return endpoint{}, usage("--file: this verb needs a router: use --url")
 	}
-	return parseEndpoint(r.url, r.tls)
+	at, err := parseEndpoint(r.url, r.tls)
+	if err != nil {
+		return at, err
+	}
+	return at, r.credentials(&at)
 }
 
 // editor opens the table that the flags name. Where mustExist, a table file that is not there is an error; else the

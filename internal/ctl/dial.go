@@ -81,6 +81,37 @@ func parseEndpoint(raw string, files tlsFiles) (endpoint, error) {
 	return e, nil
 }
 
+// credentials adds the user and the password that flags name to those of the URL.
+func (r *run) credentials(e *endpoint) error {
+	if r.user != "" {
+		if e.hasUser && e.user != r.user {
+			return usage("--user %s: the URL names another user", r.user)
+		}
+		e.hasUser, e.user = true, r.user
+	}
+	if r.secret != "" {
+		if !e.hasUser {
+			return usage("--password-file: whose password: give --user, or a URL with a user")
+		}
+		in := r.env.Stdin
+		if r.secret != "-" {
+			f, err := os.Open(r.secret)
+			if err != nil {
+				return usage("--password-file: %v", err)
+			}
+			defer f.Close()
+			in = f
+		}
+		var err error
+		e.password, err = readPassword(in)
+		return err
+	}
+	if e.hasUser && e.password == "" && (e.tls == nil || len(e.tls.Certificates) == 0) {
+		return usage("no password for %s: give --password-file FILE", e.user)
+	}
+	return nil
+}
+
 func (f tlsFiles) config(host string) (*tls.Config, error) {
 	c := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if f.ca != "" {
@@ -112,7 +143,7 @@ func (e endpoint) dial(ctx context.Context) (*amqp.Conn, *amqp.Session, error) {
 		TLSConfig:   e.tls,
 	}
 	switch {
-	case e.hasUser:
+	case e.hasUser && e.password != "":
 		o.SASLType = amqp.SASLTypePlain(e.user, e.password)
 	case e.tls != nil && len(e.tls.Certificates) > 0:
 		o.SASLType = amqp.SASLTypeExternal("")
@@ -161,7 +192,7 @@ func (e endpoint) explain(ctx context.Context, err error) error {
 
 func (e endpoint) credentialHint() string {
 	if e.hasUser {
-		return "check the user and password in --url"
+		return "check the user and the password (--url, --user, --password-file)"
 	}
-	return "give a user and password in --url (amqp://user:password@host:port)"
+	return "give a user (--user, or amqps://user@host:port) and --password-file"
 }

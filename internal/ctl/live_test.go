@@ -11,6 +11,8 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	transport "github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/users"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -20,10 +22,7 @@ func startRouter(t *testing.T) (core *admin.Core, host string) {
 	core = admin.New(routetable.New(), admin.Options{Name: "r"})
 	n := forwarder.New(core, forwarder.Options{
 		DeliveryTimeout: time.Second,
-		Verify: func(user, password string) (admin.Role, bool) {
-			role, err := admin.ParseRole(user)
-			return role, err == nil && password == "secret"
-		},
+		Access:          forwarder.Access{Users: roleUsers(t)},
 	})
 	addr, err := n.Listen("127.0.0.1:0")
 	if err != nil {
@@ -35,6 +34,24 @@ func startRouter(t *testing.T) (core *admin.Core, host string) {
 		n.Stop(ctx)
 	})
 	return core, addr.String()
+}
+
+// roleUsers are named after their roles.
+func roleUsers(t *testing.T) *users.Directory {
+	t.Helper()
+	var f users.File
+	for _, role := range []admin.Role{admin.RoleViewer, admin.RoleOperator, admin.RoleAdmin} {
+		v, err := transport.MakeVerifiers(role.String(), "secret", transport.MinIterations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Users = append(f.Users, users.User{Name: role.String(), Role: role, Verifiers: v})
+	}
+	d, err := f.Directory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // The sessions of testdata/ctl/live are run on a router behind a socket; those of a viewer by one.
@@ -154,7 +171,7 @@ func TestRefusedLogin(t *testing.T) {
 	} {
 		var errs bytes.Buffer
 		status := Run(context.Background(), argv, Env{Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Getenv: func(string) string { return "" }})
-		want := "routectl: amqp://" + host + ": authentication failed: check the user and password in --url\n"
+		want := "routectl: amqp://" + host + ": authentication failed: check the user and the password (--url, --user, --password-file)\n"
 		if status != exitUnreachable || errs.String() != want {
 			t.Errorf("%v: got exit %d, %q, want %d, %q", argv, status, errs.String(), exitUnreachable, want)
 		}

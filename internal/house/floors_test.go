@@ -25,20 +25,20 @@ var floors = map[string]int{
 	"internal/app": 6, "internal/ctl": 6,
 	"internal/web":  5,
 	"internal/mesh": 4, "internal/relay": 4, "internal/events": 4, "internal/components": 4, "internal/cluster": 4,
-	"forwarder": 3, "messenger": 3, "messenger/relay": 3, "messenger/event": 3, "messenger/component": 3,
+	"forwarder": 3, "messenger": 3, "internal/users": 3, "messenger/relay": 3, "messenger/event": 3, "messenger/component": 3,
 	"internal/admin": 2, "internal/amqp": 2, "internal/nats": 2,
 	"routetable": 1, "internal/amqp/engine": 1,
 	"internal/amqp/wire": 0, "internal/journal": 0,
 }
 
 // house are packages of tests and tools, which no product package may import.
-var house = []string{"internal/house", "internal/house/mix", "internal/house/testsum", "interop"}
+var house = []string{"internal/house", "internal/house/certs", "internal/house/mix", "internal/house/testsum", "interop"}
 
 // dependencies tells which packages may use what is not in the standard library, by prefix of the import path.
 var dependencies = map[string][]string{
 	"github.com/fsnotify/fsnotify":        {"internal/app"},
 	"github.com/gobwas/glob":              {"routetable"},
-	"gopkg.in/yaml.v3":                    {"routetable", "internal/app", "internal/ctl"},
+	"gopkg.in/yaml.v3":                    {"routetable", "internal/users", "internal/app", "internal/ctl"},
 	"github.com/xdg-go/scram":             {"internal/amqp"},
 	"github.com/gobwas/ws":                {"internal/amqp", "internal/mesh", "internal/relay", "internal/events"},
 	"github.com/nats-io":                  {"internal/nats"},
@@ -54,6 +54,7 @@ var dependencies = map[string][]string{
 // entrances are dependencies that enter through one file, so that they can leave through it.
 var entrances = map[string]string{
 	"github.com/fsnotify/fsnotify":        "internal/app/watch.go",
+	"github.com/xdg-go/scram":             "internal/amqp/scram.go",
 	"github.com/prometheus/client_golang": "internal/web/metrics.go",
 }
 

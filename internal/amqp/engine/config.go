@@ -24,8 +24,9 @@ type Config struct {
 	Properties          wire.Map
 
 	// Server end.
-	Mechanisms  []Mechanism // SASL mechanisms offered, in order; none: SASL is refused
-	RequireSASL bool        // a client that sends the plain AMQP header is turned away
+	Mechanisms  []Mechanism      // SASL mechanisms offered, in order; none: SASL is refused
+	RequireSASL bool             // a client that sends the plain AMQP header is turned away
+	Refuse      *ConnectionError // what the client's open is answered with, once it has logged in; nil: it is taken
 
 	// Client end.
 	Client bool
@@ -50,6 +51,10 @@ type ClientSASL interface {
 	Choose(offered []wire.Symbol) (mechanism wire.Symbol, initial []byte, ok bool)
 	Respond(challenge []byte) (response []byte, err error)
 }
+
+// SASLFinisher is a ClientSASL that has a say when the server is content: Finish takes the additional data of the outcome, and gives an
+// error where the server has not proven who it is.
+type SASLFinisher interface{ Finish(additional []byte) error }
 
 // Handler is told what happens on a connection. Its methods run inside calls into the Conn, under the owner's lock.
 type Handler interface {
@@ -97,6 +102,24 @@ type Progress interface {
 	// Received: the receiver told how much of a delivery it has, by a state that is no outcome (received), as encoded.
 	Received(d *OutDelivery, state []byte)
 }
+
+// NoHandler is a Handler of connections that nothing happens on. Links that the peer asks for are refused.
+type NoHandler struct{}
+
+func (NoHandler) Opened() {}
+func (NoHandler) Attached(l *Link) {
+	l.Refuse(&LinkError{Condition: wire.CondNotAllowed, Text: "no links are taken on this connection"})
+}
+func (NoHandler) Detached(*Link, error)                        {}
+func (NoHandler) Transfer(*InDelivery, []byte, bool)           {}
+func (NoHandler) Aborted(*InDelivery)                          {}
+func (NoHandler) RemoteSettled(*InDelivery, []byte)            {}
+func (NoHandler) Sent(*OutDelivery)                            {}
+func (NoHandler) Settled(*OutDelivery, wire.StateKind, []byte) {}
+func (NoHandler) Flow(*Link)                                   {}
+func (NoHandler) InDropped(*InDelivery)                        {}
+func (NoHandler) OutDropped(*OutDelivery, bool)                {}
+func (NoHandler) Closed(error)                                 {}
 
 const (
 	defaultMaxFrame = 64 << 10

@@ -280,6 +280,9 @@ func (c *Conn) handleOpen(body []byte) error {
 		return connErr(wire.CondInvalidField, "open: max-frame-size %d is below 512", c.remote.MaxFrameSize)
 	}
 	c.peerMaxFrame = c.remote.MaxFrameSize
+	if c.cfg.Refuse != nil {
+		return c.cfg.Refuse
+	}
 	c.phase = phaseOpened
 	c.sendOpen()
 	c.h.Opened()

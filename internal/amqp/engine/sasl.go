@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 )
@@ -14,6 +15,35 @@ const (
 
 // maxSASLSteps bounds an exchange: no mechanism in use needs more.
 const maxSASLSteps = 8
+
+// Guesses tells whether p, which is the peer's and was not given to Input yet, begins with a step of a login by password: with what can
+// be guessed. A frame that is not whole yet is none.
+func (c *Conn) Guesses(p []byte) bool {
+	if c.cfg.Client || c.phase != phaseHeader && c.phase != phaseSASL {
+		return false
+	}
+	if c.phase == phaseHeader {
+		if len(p) < len(headerSASL) || string(p[:len(headerSASL)]) != headerSASL {
+			return false
+		}
+		p = p[len(headerSASL):]
+	}
+	if len(p) < wire.FrameHeaderSize {
+		return false
+	}
+	fh, err := wire.ParseFrameHeader(p)
+	if err != nil || fh.Size > c.cfg.MaxFrameSize || uint32(len(p)) < fh.Size {
+		return false
+	}
+	body := p[int(fh.DataOffset)*4 : fh.Size]
+	code, _, err := wire.PeekDescriptor(body)
+	if err != nil || code != wire.CodeSASLInit {
+		return err == nil && code == wire.CodeSASLResponse
+	}
+	var init wire.SASLInit
+	_, err = init.Parse(body)
+	return err == nil && init.Mechanism != "ANONYMOUS" && init.Mechanism != "EXTERNAL"
+}
 
 // handleSASL takes one SASL frame (AMQP 1.0 part 5, 5.3.2).
 func (c *Conn) handleSASL(body []byte) error {
@@ -54,7 +84,11 @@ func (c *Conn) saslStep(response []byte) error {
 	challenge, user, done, err := c.exchange.Step(response)
 	switch {
 	case err != nil:
-		return c.saslOutcome(saslAuth)
+		c.saslOutcome(saslAuth)
+		if !errors.Is(err, ErrAuthentication) {
+			err = fmt.Errorf("%w: %v", ErrAuthentication, err)
+		}
+		return err // why, for our log: the client hears no more than that it failed
 	case !done:
 		ch := wire.SASLChallenge{Challenge: challenge}
 		c.sendSASL(ch.Append)
@@ -111,6 +145,11 @@ func (c *Conn) handleSASLClient(code uint64, body []byte) error {
 		}
 		if o.Code != saslOK {
 			return ErrAuthentication
+		}
+		if f, ok := c.cfg.SASL.(SASLFinisher); ok {
+			if err := f.Finish(o.AdditionalData); err != nil {
+				return fmt.Errorf("%w: %v", ErrAuthentication, err)
+			}
 		}
 		c.phase = phaseHeader2
 		c.out.append(headerAMQP)

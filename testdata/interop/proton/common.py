@@ -4,10 +4,11 @@ import argparse
 import base64
 import hashlib
 import json
+import os
 import sys
 import uuid
 
-from proton import Described, Message
+from proton import Described, Message, SSLDomain
 from proton.handlers import MessagingHandler
 
 
@@ -26,6 +27,19 @@ def flags(about, **defaults):
         else:
             p.add_argument("--" + name, type=type(default), default=default)
     return p.parse_args()
+
+
+def login(url):
+    """How to log in: by TLS where the URL says amqps, with the certificate of INTEROP_CERT where there is one."""
+    if not url.startswith("amqps:"):
+        return {"allow_insecure_mechs": True}
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    domain.set_trusted_ca_db(os.environ["INTEROP_CA"])
+    domain.set_peer_authentication(SSLDomain.VERIFY_PEER)  # the name is an address, which proton does not look for in a certificate
+    if os.environ.get("INTEROP_CERT"):
+        domain.set_credentials(os.environ["INTEROP_CERT"], os.environ["INTEROP_KEY"], None)
+        return {"ssl_domain": domain, "allowed_mechs": "EXTERNAL"}
+    return {"ssl_domain": domain}
 
 
 def body(n, size):

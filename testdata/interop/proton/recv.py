@@ -6,7 +6,7 @@ import sys
 from proton import Condition, Delivery, Endpoint, Message, symbol
 from proton.reactor import AtMostOnce, Container, LinkOption, ReceiverOption
 
-from common import Client, describe, emit, flags
+from common import Client, describe, emit, flags, login
 
 
 class Capability(ReceiverOption):
@@ -31,7 +31,7 @@ class Recv(Client):
 
     def on_start(self, event):
         f = self.f
-        self.connection = event.container.connect(f.url, reconnect=False, heartbeat=0)
+        self.connection = event.container.connect(f.url, reconnect=False, heartbeat=0, **login(f.url))
         sessions = [self.connection.session() for _ in range(f.sessions)]
         for s in sessions:
             s.open()

@@ -6,7 +6,7 @@ import sys
 from proton import Delivery
 from proton.reactor import AtLeastOnce, AtMostOnce, Container
 
-from common import Client, emit, flags, message, outcome_condition
+from common import Client, emit, flags, login, message, outcome_condition
 
 NAMES = {Delivery.ACCEPTED: "accepted", Delivery.REJECTED: "rejected", Delivery.RELEASED: "released", Delivery.MODIFIED: "modified"}
 
@@ -26,7 +26,7 @@ class Send(Client):
     def on_start(self, event):
         f = self.f
         self.container = event.container
-        self.connection = event.container.connect(f.url, reconnect=False, heartbeat=0)
+        self.connection = event.container.connect(f.url, reconnect=False, heartbeat=0, **login(f.url))
         sessions = [self.connection.session() for _ in range(f.sessions)]
         for s in sessions:
             s.open()

@@ -2,6 +2,7 @@
 'use strict';
 
 const crypto = require('crypto');
+const fs = require('fs');
 const rhea = require('rhea');
 
 // flags reads --name VALUE and --name (true); a number is given as a number. defaults name every flag there is.
@@ -26,9 +27,21 @@ function emit(event, fields) {
     process.stdout.write(JSON.stringify(Object.assign({ event }, fields)) + '\n');
 }
 
+// login gives how to log in: by TLS where the URL says amqps, with the user and password of the URL, or the certificate of INTEROP_CERT.
+function login(url) {
+    const u = new URL(url.replace(/^amqps?:/, 'http:'));
+    const o = { host: u.hostname, port: Number(u.port || 5672), username: 'anonymous' };
+    if (u.username) Object.assign(o, { username: decodeURIComponent(u.username), password: decodeURIComponent(u.password) });
+    if (url.startsWith('amqps:')) {
+        const read = (name) => process.env[name] && fs.readFileSync(process.env[name]);
+        Object.assign(o, { transport: 'tls', ca: read('INTEROP_CA'), cert: read('INTEROP_CERT'), key: read('INTEROP_KEY') });
+        if (o.cert) Object.assign(o, { enable_sasl_external: true, username: undefined });
+    }
+    return o;
+}
+
 // connect opens a connection; what goes wrong on any level is an event "error" and the end.
 function connect(url, options) {
-    const u = new URL(url.replace(/^amqp:/, 'http:'));
     const container = rhea.create_container({ id: options && options.container || 'rhea-' + process.pid });
     container.on('disconnected', (context) => {
         if (context.connection.closing) return;
@@ -44,8 +57,7 @@ function connect(url, options) {
         });
     }
     container.on('error', (e) => { emit('error', { where: 'client', description: String(e && e.stack || e) }); process.exit(1); });
-    const c = container.connect(Object.assign({ host: u.hostname, port: Number(u.port || 5672), reconnect: false, username: 'anonymous',
-        max_frame_size: 65536 }, options));
+    const c = container.connect(Object.assign({ reconnect: false, max_frame_size: 65536 }, login(url), options));
     return c;
 }
 
