@@ -40,7 +40,7 @@ type Revision struct {
 	Updated  int
 }
 
-// history is what the table remembers of its changes: who made them, and how to undo them. It is guarded by the table's lock. Its entries
+// history is what the table remembers of its changes: who made them, and how to undo them. Whoever has the turn writes it, under the table's mu. Its entries
 // are immutable, so that who copied the list may read them without the lock.
 //
 // Invariant: entries[undoable:] have their undo, and each begins where the one before it ends.
