@@ -12,8 +12,8 @@ import (
 // managementAddress is the door's name: a link on it is always the door, whatever messages say.
 const managementAddress = "$management"
 
-// door is the outlet of requests to the door (admin:). Those of one connection are answered in order; a big one holds up neither the data
-// path nor the requests of others.
+// door is the outlet of requests to the door (admin:). Those of one connection are answered in order, and edits that follow each other share
+// a sync of the disk; a big one holds up neither the data path nor the requests of others.
 type door struct {
 	n     *Node
 	queue chan *conn // connections with requests that wait, each once

@@ -7,6 +7,7 @@
 //	op.go, verbs.go         edits and what they answer
 //	table.go, turn.go       the table, its watchers; the line of edits, and batches of them that go to disk together
 //	ops.go, edit.go         how an edit is done: ops, verb by verb, on a snapshot under way that nobody sees yet
+//	bulk.go                 many rows at once, on all processors
 //	snapshot.go             the immutable table that readers hold
 //	record.go, arena.go     a row as bytes without pointers, and the chunks that hold them
 //	parray.go, hmap.go, order.go    persistent array, multimap and tree: records by slot, slots by hash, rows in table order

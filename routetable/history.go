@@ -41,7 +41,7 @@ type Revision struct {
 	Gone     bool // there is no way back to it any more: it can neither be rolled back to nor compared
 }
 
-// history is what the table remembers of its changes: who made them, and how to undo them. It is guarded by the table's lock. Its entries
+// history is what the table remembers of its changes: who made them, and how to undo them. Whoever has the turn writes it, under the table's mu. Its entries
 // are immutable, so that who copied the list may read them without the lock.
 //
 // Invariant: entries[undoable:] have their undo, and each begins where the one before it ends.
