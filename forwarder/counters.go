@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"maps"
 	"sync/atomic"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
@@ -19,9 +20,14 @@ type counters struct {
 	modified  atomic.Uint64
 	discarded atomic.Uint64 // by a null row
 	unrouted  atomic.Uint64 // no row
-	loops     atomic.Uint64
-	problems  atomic.Uint64 // rows of a message whose address cannot be reached
-	plans     atomic.Uint64 // made
+
+	// Of these, what was refused.
+	handlerGone atomic.Uint64 // the address had rows once
+	notWired    atomic.Uint64 // it had none, as far as is remembered
+
+	loops    atomic.Uint64
+	problems atomic.Uint64 // rows of a message whose address cannot be reached
+	plans    atomic.Uint64 // made
 
 	connectionsRefused atomic.Uint64 // there were too many
 	handshakesFailed   atomic.Uint64 // of TLS
@@ -115,6 +121,7 @@ func (n *Node) Counters() map[string]uint64 {
 		"connectionsRefused": c.connectionsRefused.Load(), "handshakesFailed": c.handshakesFailed.Load(), "loginsFailed": c.loginsFailed.Load(),
 		"unauthorized": c.unauthorized.Load(), "linksRefused": c.linksRefused.Load(), "tooLarge": c.tooLarge.Load(),
 		"droppedLate": c.droppedLate.Load(), "droppedRefused": c.droppedRefused.Load(),
+		"handlerGone": c.handlerGone.Load(), "notWired": c.notWired.Load(),
 		"management": c.management.Load(), "managementAnswers": c.managementAnswers.Load(), "managementUnanswered": c.managementUnanswered.Load(),
 		"expired": c.expired.Load(), "overdue": c.overdue.Load(),
 	}
@@ -134,23 +141,40 @@ func (l *inlink) addressOf(d *delivery) string {
 	return l.target
 }
 
+// Unrouted is what the node tallies of an address that nothing matched.
+type Unrouted struct {
+	Count  uint64 // messages refused
+	Reason Reason // of the last of them
+}
+
+// Reason is why an address matched nothing.
+type Reason string
+
+// The reasons. A table remembers ten thousand patterns that have no rows any more, not those of before it was opened.
+const (
+	HandlerGone Reason = "handler gone" // it had rows once
+	NotWired    Reason = "not wired"    // it had none, as far as is remembered
+)
+
 // unrouted tallies an address that nothing matched.
 func (n *Node) unrouted(l *inlink, d *delivery) {
-	address := l.addressOf(d)
-	n.mu.Lock()
-	if _, ok := n.lost[address]; ok || len(n.lost) < maxLost {
-		n.lost[address]++
+	address, reason := l.addressOf(d), NotWired
+	if _, ok := n.table.Snapshot().Emptied(address); ok {
+		reason = HandlerGone
+		n.count.handlerGone.Add(1)
+	} else {
+		n.count.notWired.Add(1)
 	}
-	n.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if x, ok := n.lost[address]; ok || len(n.lost) < maxLost {
+		n.lost[address] = Unrouted{x.Count + 1, reason}
+	}
 }
 
 // Unrouted gives the addresses that nothing matched, and how often.
-func (n *Node) Unrouted() map[string]uint64 {
+func (n *Node) Unrouted() map[string]Unrouted {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m := make(map[string]uint64, len(n.lost))
-	for k, v := range n.lost {
-		m[k] = v
-	}
-	return m
+	return maps.Clone(n.lost)
 }

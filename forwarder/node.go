@@ -137,7 +137,7 @@ type Node struct {
 	limited   map[*inlink]struct{}
 	held      map[*inlink]struct{} // without credit for want of room
 	listeners []*amqp.Listener
-	lost      map[string]uint64 // unrouted addresses and how often
+	lost      map[string]Unrouted // unrouted addresses and how often
 }
 
 // New makes a node on a table whose commands go through core. Stop ends it.
@@ -147,7 +147,7 @@ func New(core *admin.Core, o Options) *Node {
 		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
 		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
 		receivers: map[string]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
-		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{}, lost: map[string]uint64{},
+		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{}, lost: map[string]Unrouted{},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
 	}
 	n.guard = amqp.NewGuard()

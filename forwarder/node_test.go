@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,28 @@ func TestEveryReceiverOnANameGetsACopy(t *testing.T) {
 		if g := <-got; g != "COLOSSUS hello" {
 			t.Errorf("got %q", g)
 		}
+	}
+}
+
+func TestUnroutedAddressesAreTalliedByReason(t *testing.T) {
+	r := start(t, forwarder.Options{}, "COLOSSUS --> null", "x/* --> null")
+	for _, pattern := range []string{"COLOSSUS", "x/*"} {
+		if _, err := r.table.DeletePattern(pattern); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := r.sender("")
+	for _, to := range []string{"COLOSSUS", "COLOSSUS", "x/1", "MULTIVAC"} {
+		if got := condition(s.Send(within(t), message(to, "x"), nil)); got != "amqp:not-found" {
+			t.Errorf("to %q: got %q", to, got)
+		}
+	}
+	want := map[string]forwarder.Unrouted{"COLOSSUS": {2, forwarder.HandlerGone}, "x/1": {1, forwarder.HandlerGone}, "MULTIVAC": {1, forwarder.NotWired}}
+	if got := r.node.Unrouted(); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if c := r.node.Counters(); c["handlerGone"] != 3 || c["notWired"] != 1 || c["unrouted"] != 4 {
+		t.Errorf("got %v", c)
 	}
 }
 

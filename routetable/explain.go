@@ -12,9 +12,10 @@ type Explanation struct {
 	Address  string      `json:"address"`
 	Revision uint64      `json:"revision"`
 	Matches  []Explained `json:"matches"`
-	Hops     []string    `json:"hops"`             // canonical text of every candidate that the table allows, each once
-	Routed   string      `json:"routed,omitempty"` // the routing address, where it is not Address
-	Near     []string    `json:"near,omitempty"`   // patterns that nearly fit, and why they do not: at most maxNear
+	Hops     []string    `json:"hops"`              // canonical text of every candidate that the table allows, each once
+	Routed   string      `json:"routed,omitempty"`  // the routing address, where it is not Address
+	Emptied  *Emptied    `json:"emptied,omitempty"` // where no row matches: the pattern that did, and has no row any more
+	Near     []string    `json:"near,omitempty"`    // patterns that nearly fit, and why they do not: at most maxNear
 }
 
 // Explained is one row whose pattern fits the address.
@@ -59,6 +60,11 @@ func (s *Snapshot) Explain(addr, target string, property func(string) (string, b
 	}
 	x.Matches = s.explainRows(x.Matches, routed, used, len(groups), property)
 	s.explainUnused(x.Matches, routed, property)
+	if len(x.Matches) == 0 {
+		if e, ok := s.Emptied(routed); ok {
+			x.Emptied = &e
+		}
+	}
 	s.explainNowhere(x.Matches, groups, property)
 	x.Near = s.near(routed)
 	x.Hops = s.hops(x.Hops, groups, property)

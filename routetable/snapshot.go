@@ -23,6 +23,8 @@ type Snapshot struct {
 	marks  map[string]string
 	recent recentChanges
 	caches *caches // of the table; nil in a snapshot under way
+
+	emptied *emptied // of the table
 }
 
 // Generation counts all changes.

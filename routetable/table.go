@@ -53,7 +53,7 @@ func DynamicHosts() Option {
 // New returns an empty table with match mode all.
 func New(opts ...Option) *Table {
 	t := &Table{}
-	t.snapshot.Store(&Snapshot{caches: newCaches()})
+	t.snapshot.Store(&Snapshot{caches: newCaches(), emptied: &emptied{}})
 	for _, o := range opts {
 		o(t)
 	}

@@ -275,7 +275,8 @@ func (t *Table) publish() {
 	t.snapshot.Store(b.snapshot)
 	t.mu.Unlock()
 	b.snapshot.caches.fit(b.snapshot.slots.n)
-	for _, c := range b.changes {
+	for i, c := range b.changes {
+		b.snapshot.emptied.note(b.snapshot, &b.changes[i])
 		if c.Changed() {
 			t.queue = append(t.queue, c)
 		}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -85,6 +86,9 @@ func explanationMap(x *routetable.Explanation, masked bool) map[string]any {
 	body := map[string]any{"address": x.Address, "revision": x.Revision, "matches": matches, "hops": listOf(x.Hops)}
 	if x.Routed != "" {
 		body["routed"] = x.Routed
+	}
+	if e := x.Emptied; e != nil {
+		body["emptied"] = map[string]any{"pattern": e.Pattern, "revision": e.Revision, "at": wire.Timestamp(e.At.UnixMilli())}
 	}
 	if len(x.Near) > 0 {
 		body["near"] = listOf(x.Near)

@@ -18,8 +18,16 @@ type explanation struct {
 	Revision uint64         `json:"revision"`
 	Matches  []explainMatch `json:"matches"`
 	Hops     []string       `json:"hops"`
-	Routed   string         `json:"routed,omitempty"` // what was looked up, where it is not the address as written
-	Near     []string       `json:"near,omitempty"`   // patterns that nearly fit, and why they do not
+	Routed   string         `json:"routed,omitempty"`  // what was looked up, where it is not the address as written
+	Emptied  *emptied       `json:"emptied,omitempty"` // the pattern that matched, and has no row any more
+	Near     []string       `json:"near,omitempty"`    // patterns that nearly fit, and why they do not
+}
+
+// emptied is a pattern that had rows.
+type emptied struct {
+	Pattern  string `json:"pattern"`
+	Revision uint64 `json:"revision"`
+	At       string `json:"at"` // RFC 3339, UTC
 }
 
 // explainMatch is one row whose pattern fits. Exactly one of Hop and Problem is there.
@@ -102,6 +110,9 @@ func drawExplanation(p *printer, x explanation, q question) {
 			text += ", nor is there one for the target " + strconv.Quote(q.target)
 		}
 		p.line(fmt.Sprintf("%s (revision %d)", text, x.Revision))
+		if e := x.Emptied; e != nil {
+			p.line(fmt.Sprintf("handler gone: the last row of %s went with revision %d, at %s", cell(e.Pattern), e.Revision, cell(e.At)))
+		}
 		drawNear(p, x)
 		return
 	}

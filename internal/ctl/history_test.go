@@ -44,3 +44,23 @@ func TestHistoryMarksRevisionsThatThereIsNoWayBackTo(t *testing.T) {
 		}
 	}
 }
+
+// gone is an editor that explains an address whose rows are gone.
+type gone struct{ editor }
+
+func (gone) explain(context.Context, question) (explanation, error) {
+	return explanation{Address: "A", Revision: 9, Emptied: &emptied{"A*", 7, "2026-11-30T12:00:00Z"}}, nil
+}
+func (gone) close() {}
+
+func TestExplainTellsOfAHandlerThatIsGone(t *testing.T) {
+	var out bytes.Buffer
+	r := &run{
+		open: func(context.Context) (editor, error) { return gone{}, nil },
+		env:  Env{Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }},
+	}
+	want := "\"A\": no row matches (revision 9)\nhandler gone: the last row of A* went with revision 7, at 2026-11-30T12:00:00Z\n"
+	if status := r.run(context.Background(), []string{"explain", "A"}); status != exitNo || out.String() != want {
+		t.Errorf("exit %d, got\n%s\nwant\n%s", status, &out, want)
+	}
+}

@@ -16,7 +16,8 @@ func statusCommand(r *run) *cobra.Command {
 		Use:   "status",
 		Short: "show the router: name, revision of the table, what became of messages",
 		Long: `Status prints the attributes of the router. Its counters: received, copies (handed to a hop); accepted, rejected, released, modified
-(outcomes told to senders); discarded (the route is null); unrouted (no route); loops; problems (rows that cannot be reached); and pre-settled copies that
+(outcomes told to senders); discarded (the route is null); unrouted (no route), of those
+refused handlerGone (there was one) and notWired; loops; problems (rows that cannot be reached); and pre-settled copies that
 were dropped, by reason: droppedBusy, droppedGone, droppedLate, droppedRefused. What $management does is in none of these: management
 (requests), managementAnswers and managementUnanswered. Uptime is in seconds.`,
 		Args: arguments(cobra.NoArgs),
