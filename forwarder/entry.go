@@ -3,6 +3,7 @@ package forwarder
 import (
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -181,9 +182,6 @@ func (n *Node) disconnected(nc net.Conn, err error) {
 	n.log.Debug("no TLS with a client", "from", nc.RemoteAddr().String(), "reason", err)
 }
 
-// newConn takes a socket of a client, as a listener without options does.
-func (n *Node) newConn(nc net.Conn) *amqp.Conn { return n.take(nc, &ListenOptions{}) }
-
 // take makes the connection of a client's socket.
 func (n *Node) take(nc net.Conn, o *ListenOptions) *amqp.Conn {
 	a := n.access.Load()
@@ -253,7 +251,17 @@ func (n *Node) connEnded(c *amqp.Conn, err error) {
 // admit says who a client is and what it may do. ANONYMOUS from loopback is admin. Called under the lock.
 func (n *Node) admit(c *conn) {
 	c.caller.Remote, c.caller.User = c.c.RemoteAddr().String(), c.c.Engine.User()
-	c.recognise(n.access.Load())
+	n.mu.Lock()
+	n.clients[c] = struct{}{}
+	n.mu.Unlock()
+	c.recognise(n.access.Load()) // SetAccess sees it on the list, or has changed access before
+}
+
+// leave forgets a client whose connection is over. Called under the lock.
+func (n *Node) leave(c *conn) {
+	n.mu.Lock()
+	delete(n.clients, c)
+	n.mu.Unlock()
 }
 
 // recognise takes what the client may do from a, and closes the connection of one who is nobody any more. Called under the lock.
@@ -280,30 +288,24 @@ func (n *Node) SetAccess(a Access) {
 	now := newAccess(a)
 	n.access.Store(now)
 	n.mu.Lock()
-	listeners := slices.Clone(n.listeners)
+	clients := slices.Collect(maps.Keys(n.clients))
 	receivers := map[*conn][]*receiver{}
 	for _, r := range n.receivers {
 		receivers[r.c] = append(receivers[r.c], r)
 	}
 	n.mu.Unlock()
-	for _, l := range listeners {
-		for _, ac := range l.Conns() {
-			c, ok := ac.Owner().(*conn)
-			if !ok {
-				continue
+	for _, c := range clients {
+		c.c.Do(func() {
+			if !c.c.Engine.IsOpen() {
+				return // it is ending
 			}
-			ac.Do(func() {
-				if !ac.Engine.IsOpen() {
-					return // it will be recognised when it opens
+			c.recognise(now)
+			for _, r := range receivers[c] {
+				if r.l != nil && !r.l.Gone() && !r.private && !c.account.Receive.Allow(r.address) {
+					r.l.Detach(unauthorized("this client may not receive from this address any more"))
 				}
-				c.recognise(now)
-				for _, r := range receivers[c] {
-					if r.l != nil && !r.l.Gone() && !r.private && !c.account.Receive.Allow(r.address) {
-						r.l.Detach(unauthorized("this client may not receive from this address any more"))
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 }
 

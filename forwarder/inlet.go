@@ -486,7 +486,9 @@ func (c *conn) Detached(l *engine.Link, err error) {
 func (c *conn) Closed(err error) {
 	if c.dialled != nil {
 		c.dialled.closed(c, err)
+		return
 	}
+	c.n.leave(c)
 }
 
 // Sent: a pre-settled copy that went in pieces has left.

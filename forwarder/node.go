@@ -132,6 +132,7 @@ type Node struct {
 	mu        sync.Mutex // guards what follows; a leaf
 	stopping  bool
 	receivers map[string]*receiver // by id
+	clients   map[*conn]struct{}   // that have opened
 	peers     map[string]*peer
 	lines     map[*line]struct{} // of peers
 	limited   map[*inlink]struct{}
@@ -146,7 +147,7 @@ func New(core *admin.Core, o Options) *Node {
 	n := &Node{
 		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
 		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
-		receivers: map[string]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
+		receivers: map[string]*receiver{}, clients: map[*conn]struct{}{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
 		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{}, lost: map[string]Unrouted{},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
 	}

@@ -232,9 +232,6 @@ func (c *Conn) guarded() error {
 // SetGuard has a server end ask a guard before it looks at a login. It is called before Serve.
 func (c *Conn) SetGuard(g *Guard) { c.guard = g }
 
-// Owner is what newOwner gave.
-func (c *Conn) Owner() Owner { return c.owner }
-
 // readError says why reading ended: what the engine or Shutdown had in mind, before what the socket says.
 func (c *Conn) readError(err error) error {
 	c.mu.Lock()

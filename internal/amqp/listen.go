@@ -51,17 +51,6 @@ func ListenWith(address string, o ListenOptions) (*Listener, error) {
 // Addr is the address that was bound.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Conns gives the connections that are there.
-func (l *Listener) Conns() []*Conn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	conns := make([]*Conn, 0, len(l.conns))
-	for c := range l.conns {
-		conns = append(conns, c)
-	}
-	return conns
-}
-
 // Serve accepts connections until Close. newConn makes a Conn of a socket, or gives nil to turn it away; ended (which may
 // be nil) is told of each when it is over.
 func (l *Listener) Serve(newConn func(net.Conn) *Conn, ended func(*Conn, error)) error {

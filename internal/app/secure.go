@@ -137,9 +137,9 @@ func (l *Listener) tlsConfig() (c *tls.Config, key string, err error) {
 	if !l.secure() {
 		return nil, "", nil
 	}
-	pair, err := keyPair(l.TLS.Cert, l.TLS.Key)
+	pair, key, err := keyPair(l.TLS.Cert, l.TLS.Key)
 	if err != nil {
-		return nil, ".cert", err
+		return nil, key, err
 	}
 	c = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	if l.TLS.ClientCA == "" {
@@ -155,15 +155,19 @@ func (l *Listener) tlsConfig() (c *tls.Config, key string, err error) {
 	return c, "", nil
 }
 
-func keyPair(cert, key string) (tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		if _, isPath := errors.AsType[*os.PathError](err); !isPath {
-			err = fmt.Errorf("%s and %s: %w", cert, key, err)
-		}
-		return pair, err
+// keyPair reads a certificate and its key; at is the key of the configuration that names what is wrong.
+func keyPair(cert, key string) (pair tls.Certificate, at string, err error) {
+	pair, err = tls.LoadX509KeyPair(cert, key)
+	pe, isPath := errors.AsType[*os.PathError](err)
+	switch {
+	case err == nil:
+		return pair, "", nil
+	case isPath && pe.Path == key:
+		return pair, ".key", err
+	case isPath:
+		return pair, ".cert", err
 	}
-	return pair, nil
+	return pair, ".cert", fmt.Errorf("%s and %s: %w", cert, key, err)
 }
 
 func readAuthorities(file string) (*x509.CertPool, error) {
@@ -222,9 +226,9 @@ func (h *Hop) tlsConfig() (c *tls.Config, key string, err error) {
 		}
 	}
 	if h.Cert != "" {
-		pair, err := keyPair(h.Cert, h.Key)
+		pair, key, err := keyPair(h.Cert, h.Key)
 		if err != nil {
-			return nil, ".cert", err
+			return nil, key, err
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

@@ -255,6 +255,7 @@ func TestWhatIsWrongWithListenersAndHops(t *testing.T) {
 		{"listeners: [{url: amqps://h:1, tls: {cert: c.crt}}]", "line 1: column 37: listeners[0].tls: "},
 		{"listeners: [{url: amqp://h:1, tls: {cert: c.crt, key: c.key}}]", "line 1: column 36: listeners[0].tls: "},
 		{"listeners: [{url: amqps://h:1, tls: {cert: none, key: c.key}}]", "line 1: column 44: listeners[0].tls.cert: open "},
+		{"listeners: [{url: amqps://h:1, tls: {cert: c.crt, key: none}}]", "line 1: column 56: listeners[0].tls.key: open "},
 		{"listeners: [{url: amqps://h:1, tls: {cert: c.crt, key: other.key}}]", "private key does not match"},
 		{"listeners: [{url: amqps://h:1, tls: {cert: c.crt, key: c.key, clientCA: c.key}}]", "no certificate in it"},
 		{"listeners: [{url: amqp://h:1, sasl: [EXTERNAL]}]", "line 1: column 38: listeners[0].sasl[0]: EXTERNAL needs"},
