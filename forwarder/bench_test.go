@@ -9,6 +9,7 @@ import (
 	"github.com/fingerpost/fingerpost/internal/amqp"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // loader is a client on our own engine, fast enough to measure the node and not itself.
@@ -133,7 +134,12 @@ func benchmarkNode(b *testing.B, settled bool, size, fan int) {
 
 // prepareLoad connects a sender and fan receivers to a node; the result sends n messages and waits for all copies.
 func prepareLoad(b testing.TB, settled bool, size, fan, n int) (run func()) {
-	r := start(b, forwarder.Options{})
+	run, _ = prepareNode(b, settled, size, fan, n)
+	return run
+}
+
+func prepareNode(b testing.TB, settled bool, size, fan, n int) (run func(), r *router) {
+	r = start(b, forwarder.Options{})
 	got := &atomic.Int64{}
 	over := make(chan struct{})
 	for range fan {
@@ -148,7 +154,7 @@ func prepareLoad(b testing.TB, settled bool, size, fan, n int) (run func()) {
 	return func() {
 		s.c.Do(func() { s.left = n; s.pump() })
 		<-over
-	}
+	}, r
 }
 
 // The data path allocates nothing per message, settled or not, to one receiver or to several.
@@ -169,11 +175,29 @@ func TestNoAllocationPerMessage(t *testing.T) {
 	}
 }
 
+// One more receiver takes nothing: by a row that counts where messages are pre-settled, by an optional one where not.
+func benchmarkSlow(b *testing.B, settled bool, fan int) {
+	run, r := prepareNode(b, settled, 100, fan, b.N)
+	r.recv("STUCK")
+	columns := []routetable.Column{}
+	if !settled {
+		columns = append(columns, routetable.WithOptional(true))
+	}
+	if _, err := r.table.Add("Q", r.link("STUCK"), columns...); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	run()
+}
+
 func BenchmarkNode(b *testing.B) {
 	b.Run("settled/100B", func(b *testing.B) { benchmarkNode(b, true, 100, 1) })
 	b.Run("unsettled/100B", func(b *testing.B) { benchmarkNode(b, false, 100, 1) })
 	b.Run("settled/100B/fan-out-8", func(b *testing.B) { benchmarkNode(b, true, 100, 8) })
 	b.Run("unsettled/100B/fan-out-8", func(b *testing.B) { benchmarkNode(b, false, 100, 8) })
+	b.Run("settled/100B/fan-out-8/one-stuck", func(b *testing.B) { benchmarkSlow(b, true, 8) })
+	b.Run("unsettled/100B/fan-out-8/one-stuck", func(b *testing.B) { benchmarkSlow(b, false, 8) })
 	b.Run("settled/4KiB", func(b *testing.B) { benchmarkNode(b, true, 4096, 1) })
 	b.Run("settled/64KiB", func(b *testing.B) { benchmarkNode(b, true, 65536, 1) })
 }

@@ -189,6 +189,9 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 	}
 	l.used++
 	l.seq++
+	if l.l.Credit() == 0 {
+		l.look() // it may have more than it was given: the room was less, or the size of its messages not known
+	}
 	d.seq, d.born, l.settled = l.seq, c.clock(), in.Settled
 	if l.size == 0 {
 		l.size = len(payload)

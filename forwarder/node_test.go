@@ -391,7 +391,7 @@ func TestIdleHopsGo(t *testing.T) {
 // until waits for what comes to be true by itself.
 func (r *router) until(what string, ok func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("not yet: %s", what)
 		}

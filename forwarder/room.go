@@ -124,8 +124,8 @@ func (l *inlink) withRoom(free, have int) int {
 			}
 		}
 	}
-	if p.room(p.roots, l.size, l.settled && p.hasFree()) >= enough { // it came meanwhile
-		l.look()
+	if room = p.room(p.roots, l.size, l.settled && p.hasFree()); room >= min(free, enough) { // it came meanwhile
+		return min(free, room)
 	}
 	return 0
 }
