@@ -115,7 +115,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		loadCommand(r), storeCommand(r), applyCommand(r),
 		diffCommand(r), historyCommand(r), rollbackCommand(r), watchCommand(r),
 		testCommand(r), lintCommand(r),
-		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r),
+		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r), benchCommand(r), benchRelayCommand(r),
 		versionCommand(r),
 	)
 	root.InitDefaultCompletionCmd("completion")
