@@ -153,15 +153,22 @@ func (n *Node) Listen(address string) (net.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.serve(ln)
+	return ln.Addr(), nil
+}
+
+// serve takes the connections of a listener until the node ends.
+func (n *Node) serve(ln *amqp.Listener) {
 	n.mu.Lock()
 	n.listeners = append(n.listeners, ln)
 	n.mu.Unlock()
 	n.running.Add(1)
 	go func() {
 		defer n.running.Done()
-		ln.Serve(n.newConn, n.connEnded)
+		if err := ln.Serve(n.newConn, n.connEnded); err != nil {
+			n.log.Error("listener ended", "address", ln.Addr().String(), "error", err)
+		}
 	}()
-	return ln.Addr(), nil
 }
 
 func (n *Node) newConn(nc net.Conn) *amqp.Conn {

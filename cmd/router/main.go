@@ -53,7 +53,7 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 	fl := cmd.Flags()
 	fl.StringVar(&f.config, "config", "", "configuration `FILE`; none is read by default")
 	fl.StringVar(&f.name, "name", "", "`NAME` of this router")
-	fl.StringArrayVar(&f.listen, "listen", nil, "`URL` where clients connect, such as amqp://127.0.0.1:5672; may be repeated; port 0 takes a free one")
+	fl.StringArrayVar(&f.listen, "listen", nil, "`URL` where clients connect, amqp://127.0.0.1:5672 or ws://127.0.0.1:5673 (WebSocket); may be repeated; port 0 takes a free one")
 	fl.StringVar(&f.http, "http", "", "`HOST:PORT` of the HTTP listener, or off")
 	fl.StringArrayVar(&f.tables, "table", nil, "table `FILE`; may be repeated")
 	fl.StringVar(&f.state, "state", "", "`DIR` that keeps the table, its history and the node's id over a restart; nothing is kept by default")

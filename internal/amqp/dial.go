@@ -15,13 +15,14 @@ import (
 
 // DialOptions say where to and how.
 type DialOptions struct {
-	Address  string      // host:port
-	TLS      *tls.Config // nil: plain TCP
-	User     string
-	Password string
-	PLAIN    bool // log in with User and Password
-	Engine   engine.Config
-	Lock     *sync.Mutex // see NewConn; nil for the connection's own
+	Address   string      // host:port
+	TLS       *tls.Config // nil: plain TCP
+	WebSocket string      // path of a WebSocket that carries the connection; empty is none
+	User      string
+	Password  string
+	PLAIN     bool // log in with User and Password
+	Engine    engine.Config
+	Lock      *sync.Mutex // see NewConn; nil for the connection's own
 }
 
 // errNotOpened ends a dial whose peer closed in order instead of opening.
@@ -57,6 +58,11 @@ func dialOnce(ctx context.Context, o DialOptions, withSASL bool, newOwner func(*
 			return nil, fmt.Errorf("TLS with %s: %w", o.Address, err)
 		}
 		nc = t
+	}
+	if o.WebSocket != "" {
+		if nc, err = DialWebSocket(ctx, nc, o.Address, o.WebSocket); err != nil {
+			return nil, err
+		}
 	}
 	cfg := o.Engine
 	cfg.Client = true

@@ -10,7 +10,8 @@ import (
 
 // Listener takes connections of peers.
 type Listener struct {
-	ln net.Listener
+	ln  net.Listener      // nil where connections come by an http.Handler only
+	web *WebSocketOptions // not nil: connections are WebSockets
 
 	mu     sync.Mutex // guards what follows
 	conns  map[*Conn]struct{}
@@ -33,6 +34,9 @@ func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 // Serve accepts connections until Close. newConn makes a Conn of a socket, or gives nil to turn it away; ended (which may
 // be nil) is told of each when it is over.
 func (l *Listener) Serve(newConn func(net.Conn) *Conn, ended func(*Conn, error)) error {
+	if l.web != nil {
+		return l.serveWeb(newConn, ended)
+	}
 	pause := time.Duration(0)
 	for {
 		nc, err := l.ln.Accept()
@@ -77,11 +81,19 @@ func (l *Listener) serve(nc net.Conn, newConn func(net.Conn) *Conn, ended func(*
 }
 
 // Stop takes no more connections; those that are there live on.
-func (l *Listener) Stop() { l.ln.Close() }
+func (l *Listener) Stop() {
+	if l.ln != nil {
+		l.ln.Close()
+		return
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+}
 
 // Close stops, closes every connection in order, and waits for them until ctx ends.
 func (l *Listener) Close(ctx context.Context) {
-	l.ln.Close()
+	l.Stop()
 	l.mu.Lock()
 	l.closed = true
 	conns := make([]*Conn, 0, len(l.conns))

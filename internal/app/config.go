@@ -34,12 +34,13 @@ type Config struct {
 
 // Listener is one place where AMQP clients connect.
 type Listener struct {
-	URL string `yaml:"url"`
+	URL string `yaml:"url"` // amqp://HOST:PORT, or ws://HOST:PORT for AMQP over WebSocket
 }
 
 // HTTP is the HTTP listener; an empty Listen or "off" is none.
 type HTTP struct {
-	Listen string `yaml:"listen"`
+	Listen  string   `yaml:"listen"`
+	Origins []string `yaml:"origins"` // web pages that may connect to /amqp and to ws listeners; see amqp.WebSocketOptions
 }
 
 // Limits bound what the router holds. Zero is the default of each.
@@ -225,6 +226,11 @@ func (c *Config) validate() (admin.Role, error) {
 			return role, fmt.Errorf("http %q: write HOST:PORT, or off", h)
 		}
 	}
+	for _, o := range c.HTTP.Origins {
+		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
+			return role, fmt.Errorf("http.origins: %q: write https://HOST[:PORT], as browsers do, or *", o)
+		}
+	}
 	l := c.Limits
 	for name, v := range map[string]int{"linkCredit": l.LinkCredit, "hardQueue": l.HardQueue} {
 		if v < 0 || v > 1<<24 {
@@ -247,10 +253,12 @@ func listenAddress(text string) (string, error) {
 		return "", fmt.Errorf("listen %q: not a URL: write amqp://127.0.0.1:5672", text)
 	}
 	switch {
-	case u.Scheme != "amqp":
-		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT", text, u.Scheme)
+	case u.Scheme != "amqp" && u.Scheme != "ws":
+		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT or ws://HOST:PORT", text, u.Scheme)
+	case u.Scheme == "ws" && u.Port() == "":
+		return "", fmt.Errorf("listen %q: write ws://HOST:PORT", text)
 	case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Host == "":
-		return "", fmt.Errorf("listen %q: write amqp://HOST:PORT and nothing more", text)
+		return "", fmt.Errorf("listen %q: write %s://HOST:PORT and nothing more", text, u.Scheme)
 	}
 	host, port := u.Hostname(), u.Port()
 	if port == "" {

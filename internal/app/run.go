@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/amqp"
 	"github.com/fingerpost/fingerpost/internal/web"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -34,6 +38,7 @@ type App struct {
 	http   *web.Server
 	files  *tableFiles
 
+	ready   atomic.Bool        // tables are loaded, listeners are open, and the end has not begun
 	cancel  context.CancelFunc // of the watch
 	running sync.WaitGroup
 }
@@ -117,6 +122,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(context.Background())
 	a.running.Go(func() { a.files.watch(ctx) })
+	a.ready.Store(true)
 	for _, l := range lines {
 		fmt.Fprintln(ready, l)
 	}
@@ -149,15 +155,22 @@ func (a *App) listen() (lines []string, err error) {
 		if err != nil {
 			return nil, &ConfigError{err}
 		}
-		bound, err := a.node.Listen(address)
+		scheme, open := "amqp", a.node.Listen
+		if strings.HasPrefix(l.URL, "ws:") {
+			scheme, open = "ws", func(address string) (net.Addr, error) {
+				return a.node.ListenWebSocket(address, amqp.WebSocketOptions{Origins: a.config.HTTP.Origins})
+			}
+		}
+		bound, err := open(address)
 		if err != nil {
 			return nil, fmt.Errorf("listen %s: %w", l.URL, err)
 		}
-		lines = append(lines, "ready amqp://"+bound.String())
+		lines = append(lines, "ready "+scheme+"://"+bound.String())
 	}
 	if h := a.config.HTTP.Listen; h != "" && h != "off" {
 		a.http, err = web.Listen(h, web.Options{
-			Ready: func() bool { return true },
+			Ready: a.ready.Load,
+			AMQP:  a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
 				Version: Version, Table: a.table, Counters: a.node.Counters, Files: a.files.metrics,
 			},
@@ -190,6 +203,7 @@ func (a *App) Reload() error {
 
 // Stop lets what is in flight settle and ends everything.
 func (a *App) Stop() {
+	a.ready.Store(false)
 	grace := time.Duration(a.config.ShutdownGrace)
 	if grace == 0 {
 		grace = 10 * time.Second
