@@ -95,7 +95,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return r.checkFlags(c) },
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&r.url, "url", DefaultURL, "the router's `URL`, amqp://[user:password@]host:port or amqps://… (environment: ROUTECTL_URL)")
+	f.StringVar(&r.url, "url", DefaultURL, "the router's `URL`, amqp://[user:password@]host:port, amqps://…, or ws://host:port[/path] (WebSocket) and wss://… (environment: ROUTECTL_URL)")
 	f.StringVar(&r.file, "file", "", "work on this table `FILE` instead of a router")
 	f.StringVarP(&r.output, "output", "o", "table", "`FORM` of what is printed: table, wide, json, yaml")
 	root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputForms, cobra.ShellCompDirectiveNoFileComp))

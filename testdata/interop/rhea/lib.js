@@ -28,6 +28,7 @@ function emit(event, fields) {
 
 // connect opens a connection; what goes wrong on any level is an event "error" and the end.
 function connect(url, options) {
+    const isWeb = /^ws:/.test(url);
     const u = new URL(url.replace(/^amqp:/, 'http:'));
     const container = rhea.create_container({ id: options && options.container || 'rhea-' + process.pid });
     container.on('disconnected', (context) => {
@@ -44,7 +45,8 @@ function connect(url, options) {
         });
     }
     container.on('error', (e) => { emit('error', { where: 'client', description: String(e && e.stack || e) }); process.exit(1); });
-    const c = container.connect(Object.assign({ host: u.hostname, port: Number(u.port || 5672), reconnect: false, username: 'anonymous',
+    const web = isWeb ? { connection_details: container.websocket_connect(require('ws'))(url, ['amqp'], {}) } : {};
+    const c = container.connect(Object.assign(web, { host: u.hostname, port: Number(u.port || 5672), reconnect: false, username: 'anonymous',
         max_frame_size: 65536 }, options));
     return c;
 }
