@@ -10,8 +10,8 @@ import (
 type counters struct {
 	connections atomic.Int64 // open now, of listeners
 
-	received  atomic.Uint64
-	copies    atomic.Uint64
+	by classCounters
+
 	accepted  atomic.Uint64
 	rejected  atomic.Uint64
 	released  atomic.Uint64
@@ -46,45 +46,10 @@ func (n *Node) Counters() map[string]uint64 {
 	c := &n.count
 	return map[string]uint64{
 		"connections": uint64(max(c.connections.Load(), 0)),
-		"received":    c.received.Load(), "copies": c.copies.Load(),
+		"received":    sumOf(c.by.received[:]), "copies": sumOf(c.by.copies[:]),
 		"accepted": c.accepted.Load(), "rejected": c.rejected.Load(), "released": c.released.Load(), "modified": c.modified.Load(),
 		"discarded": c.discarded.Load(), "unrouted": c.unrouted.Load(), "loops": c.loops.Load(), "problems": c.problems.Load(),
 		"droppedBusy": c.droppedBusy.Load(), "droppedGone": c.droppedGone.Load(),
 		"droppedLate": c.droppedLate.Load(), "droppedRefused": c.droppedRefused.Load(),
 	}
-}
-
-// maxLost bounds the tally of unrouted addresses.
-const maxLost = 1000
-
-// addressOf is the address of a message as a person would look for it.
-func (l *inlink) addressOf(d *delivery) string {
-	if to, ok := d.To(); ok {
-		if len(to) > 200 {
-			to = to[:200]
-		}
-		return string(to)
-	}
-	return l.target
-}
-
-// unrouted tallies an address that nothing matched.
-func (n *Node) unrouted(l *inlink, d *delivery) {
-	address := l.addressOf(d)
-	n.mu.Lock()
-	if _, ok := n.lost[address]; ok || len(n.lost) < maxLost {
-		n.lost[address]++
-	}
-	n.mu.Unlock()
-}
-
-// Unrouted gives the addresses that nothing matched, and how often.
-func (n *Node) Unrouted() map[string]uint64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	m := make(map[string]uint64, len(n.lost))
-	for k, v := range n.lost {
-		m[k] = v
-	}
-	return m
 }

@@ -33,6 +33,7 @@ type line struct {
 	used     bool    // since the last tick
 	usedAt   int64   // when a tick last saw it used
 	retired  bool    // off the peer's list
+	messages uint64  // copies that were handed to a link
 }
 
 // Present tells whether the hop can be expected to take copies.
@@ -149,13 +150,13 @@ func (ln *line) offer(cp *Copy) bool {
 		return false
 	case engine.Complete:
 		cp.state = copySent
-		ln.n.count.copies.Add(1)
+		ln.countCopy()
 		if settled {
 			ln.over(cp, Outcome{Kind: wire.Accepted})
 		}
 	case engine.Partial:
 		cp.state = copySent
-		ln.n.count.copies.Add(1)
+		ln.countCopy()
 	}
 	return true
 }

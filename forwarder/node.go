@@ -114,7 +114,11 @@ type Node struct {
 	lines     map[*line]struct{} // of peers
 	limited   map[*inlink]struct{}
 	listeners []*amqp.Listener
-	lost      map[string]uint64 // unrouted addresses and how often
+	conns     map[uint64]*conn     // open, by id
+	hopCounts map[string]*hopCount // by name
+	otherHops hopCount
+
+	lost lostTally
 }
 
 // New makes a node on a table whose commands go through core. Stop ends it.
@@ -124,7 +128,7 @@ func New(core *admin.Core, o Options) *Node {
 		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
 		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
 		receivers: map[string]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
-		limited: map[*inlink]struct{}{}, lost: map[string]uint64{},
+		limited: map[*inlink]struct{}{}, conns: map[uint64]*conn{}, hopCounts: map[string]*hopCount{}, otherHops: hopCount{name: otherSeries},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -133,6 +137,7 @@ func New(core *admin.Core, o Options) *Node {
 	n.doorPlan = doorPlanOf(n.door)
 	unwatch := n.table.OnChange(func(c routetable.Change) {
 		n.rows.forget(c.Removed)
+		n.rows.rename(c.Updated)
 		n.poke()
 	})
 	n.running.Add(2)

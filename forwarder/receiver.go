@@ -12,8 +12,9 @@ import (
 // receiver is a link by which a client takes messages: the outlet link:ID. Its attach is a row, gone with the link.
 type receiver struct {
 	line
-	id     uint64
-	origin string
+	id      uint64
+	origin  string
+	address string
 }
 
 // capQueue is the source capability of competing consumers.
@@ -40,7 +41,7 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		l.Refuse(err)
 		return
 	}
-	r := &receiver{id: c.n.nextID.Add(1)}
+	r := &receiver{id: c.n.nextID.Add(1), address: address}
 	r.origin = fmt.Sprintf("link:%d", r.id)
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l, hop: &routetable.Hop{Scheme: "link", Name: fmt.Sprint(r.id), HasName: true, Text: r.origin, Key: r.origin}}
 	l.Context = r
@@ -56,6 +57,7 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		l.Refuse(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
 		return
 	}
+	c.n.count.by.links[linkReceiver].Add(1)
 	l.Accept(&answer, l.Remote().Target, 0, engine.AttachOptions{})
 }
 

@@ -114,6 +114,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		DeliveryTimeout: time.Duration(c.Limits.DeliveryTimeout), MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
 		AnonymousRole: role, Version: Version, Log: log,
 	})
+	registerNode(core, a.node)
 	lines, err := a.listen()
 	if err != nil {
 		a.Stop()
@@ -172,7 +173,7 @@ func (a *App) listen() (lines []string, err error) {
 			Ready: a.ready.Load,
 			AMQP:  a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
-				Version: Version, Table: a.table, Counters: a.node.Counters, Files: a.files.metrics,
+				Version: Version, Table: a.table, Counters: a.node.Counters, Files: a.files.metrics, Node: a.node.Stats,
 			},
 		})
 		if err != nil {
