@@ -93,7 +93,7 @@ func TestANodeTellsWhatIsConnected(t *testing.T) {
 	if len(s.Routes) != 2 || s.Routes[0].Pattern != "A" || s.Routes[0].Matched != 3 || s.Routes[0].Delivered != 3 || s.Routes[1].Pattern != "other" {
 		t.Errorf("routes %+v", s.Routes)
 	}
-	if len(s.Hops) != 1 || s.Hops[0].Copies != 3 || s.Hops[0].Connected != 1 {
+	if len(s.Hops) != 2 || s.Hops[0].Copies != 3 || s.Hops[0].Connected != 1 || s.Hops[1].Hop != "other" {
 		t.Errorf("hops %+v", s.Hops)
 	}
 

@@ -15,7 +15,7 @@ type Stats struct {
 	Received    map[string]uint64 // messages, by the class of the link they came by
 	Copies      map[string]uint64 // by the class of the link they were handed to
 	Routes      []RouteStats      // the first 100 configured rows that were used, then one for all others
-	Hops        []HopStats        // the first 100 that were dialled, then one for all others where there are any
+	Hops        []HopStats        // the first 100 that were dialled, then one for all others
 }
 
 // RouteStats are the counters of a row.
@@ -124,9 +124,7 @@ func (n *Node) hopStats() []HopStats {
 	for _, h := range n.hopCounts {
 		stats[h] = &HopStats{Hop: h.name, Copies: h.copies.Load()}
 	}
-	if len(n.hopCounts) >= maxHopSeries {
-		stats[&n.otherHops] = &HopStats{Hop: otherSeries, Copies: n.otherHops.copies.Load()}
-	}
+	stats[&n.otherHops] = &HopStats{Hop: otherSeries, Copies: n.otherHops.copies.Load()}
 	peers := slices.Collect(maps.Values(n.peers))
 	n.mu.Unlock()
 	for _, p := range peers {

@@ -141,10 +141,13 @@ func (f *flags) defaults(c *app.Config) {
 }
 
 func run(f *flags) (int, error) {
-	log, err := f.logger()
+	h, err := f.logHandler()
 	if err != nil {
 		return exitUsage, err
 	}
+	folded := app.Fold(h)
+	defer folded.Flush()
+	log := slog.New(folded)
 	if f.check {
 		c, err := f.load()
 		if err == nil {
@@ -194,7 +197,7 @@ func (f *flags) read(c app.Config) string {
 	return strings.Join(files, ", ")
 }
 
-func (f *flags) logger() (*slog.Logger, error) {
+func (f *flags) logHandler() (slog.Handler, error) {
 	var level slog.Level
 	switch f.logLevel {
 	case "debug", "info", "warn", "error":
@@ -205,9 +208,9 @@ func (f *flags) logger() (*slog.Logger, error) {
 	o := &slog.HandlerOptions{Level: level}
 	switch f.logFormat {
 	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+		return slog.NewTextHandler(os.Stderr, o), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+		return slog.NewJSONHandler(os.Stderr, o), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: use text or json", f.logFormat)
 }
