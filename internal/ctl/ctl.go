@@ -21,15 +21,20 @@ type Env struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 	Terminal       bool // Stderr is a terminal: progress may be shown
+	Screen         bool // Stdout is a terminal: what is shown may be shown again in its place
 }
 
 // OSEnv is the environment of this process.
 func OSEnv() Env {
-	info, err := os.Stderr.Stat()
 	return Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
-		Terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
+		Terminal: isTerminal(os.Stderr), Screen: isTerminal(os.Stdout),
 	}
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // Run runs one command line and gives the exit status: 0 done, 1 the answer is no, 2 usage, 3 cannot reach the router.
@@ -73,6 +78,7 @@ type run struct {
 	tls    tlsFiles
 
 	open func(ctx context.Context) (editor, error) // the tests' own editor; nil is by flags
+	door caller                                    // the tests' own management; nil is by flags
 }
 
 func (r *run) root() *cobra.Command {
@@ -115,7 +121,8 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		loadCommand(r), storeCommand(r), applyCommand(r),
 		diffCommand(r), historyCommand(r), rollbackCommand(r), watchCommand(r),
 		testCommand(r), lintCommand(r),
-		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r), benchCommand(r), benchRelayCommand(r),
+		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r),
+		connectionsCommand(r), linksCommand(r), hopsCommand(r), unroutedCommand(r), topCommand(r), benchCommand(r), benchRelayCommand(r),
 		versionCommand(r),
 	)
 	root.InitDefaultCompletionCmd("completion")
@@ -210,6 +217,18 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// caller opens the management of the router.
+func (r *run) caller(ctx context.Context) (caller, error) {
+	if r.door != nil {
+		return r.door, nil
+	}
+	m, err := r.manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // manager opens the management of the router.
