@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -50,14 +51,30 @@ func (ln *line) Busy() int { return int(ln.busy.Load()) }
 // Deliver queues copies for the link, and sends what credit allows at once.
 func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 	ln.mu.Lock()
-	if ln.gone.Load() {
+	taken, err = ln.take(copies)
+	c := ln.c
+	if c == nil {
 		ln.mu.Unlock()
+	} else {
+		c.c.Release()
+	}
+	if err == errMoved {
+		return ln.n.lineFor(ln.hop, ln.target, ln.noName).Deliver(copies)
+	}
+	return taken, err
+}
+
+// errMoved says that the line is over and another one has its place: a plan outlived its peer.
+var errMoved = errors.New("another line leads there")
+
+// take is Deliver under the lock. Who holds it flushes the connection afterwards, once for all its lines.
+func (ln *line) take(copies []*Copy) (taken int, err error) {
+	if ln.gone.Load() {
 		return 0, ErrGone
 	}
 	if ln.dialled != nil {
-		if ln.retired && !ln.dialled.enlist(ln) { // a plan outlived its peer
-			ln.mu.Unlock()
-			return ln.n.lineFor(ln.hop, ln.target, ln.noName).Deliver(copies)
+		if ln.retired && !ln.dialled.enlist(ln) {
+			return 0, errMoved
 		}
 		ln.used = true
 		ln.attach()
@@ -67,8 +84,7 @@ func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 	for _, cp := range copies {
 		// What is unsettled is bounded by its sender's credit; what is pre-settled, by the hard limit.
 		if cp.Message.Settled && (ln.queue.n >= o.HardQueue || ln.bytes >= o.HardQueueBytes) {
-			err = ErrBusy
-			break
+			return taken, ErrBusy
 		}
 		cp.line, cp.state = ln, copyQueued
 		ln.busy.Add(1)
@@ -79,12 +95,7 @@ func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 		cp.Message.keep()
 		ln.push(cp)
 	}
-	if ln.c == nil {
-		ln.mu.Unlock()
-		return taken, err
-	}
-	ln.c.c.Release()
-	return taken, err
+	return taken, nil
 }
 
 func (ln *line) push(cp *Copy) {

@@ -85,3 +85,15 @@ func TestBenchMeasuresWhatIsIdle(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// Copies to many links of one connection go out with few writes, as those to one link do.
+func TestLinksOfOneConnectionShareWrites(t *testing.T) {
+	r := startRouter(t, "writer", "")
+	pid := strconv.Itoa(r.cmd.Process.Pid)
+	before := writesOf(t, pid)
+	f := readBench(t, r.ctl(t, "bench", "-o", "json", "--settled", "--addresses", "3000", "--anonymous", "--warmup", "1ms", "--duration", "500ms")).Peer
+	writes := writesOf(t, pid) - before
+	if f.Sent < 1000 || f.Lost != 0 || writes > f.Sent/2 {
+		t.Errorf("%d writes for %d messages, %d lost", writes, f.Sent, f.Lost)
+	}
+}

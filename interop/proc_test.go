@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 // childOf gives the process id of a child, "" for none.
@@ -44,4 +45,20 @@ func cpuOf(pid string) int {
 func exists(pid string) bool {
 	_, err := os.Stat("/proc/" + pid)
 	return err == nil
+}
+
+// writesOf is how many writes a process has made, to sockets and files.
+func writesOf(t *testing.T, pid string) uint64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + pid + "/io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "syscw: ")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseUint(line, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
