@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -118,6 +120,7 @@ func (l *Listener) serveWeb(newConn func(net.Conn) *Conn, ended func(*Conn, erro
 	srv := &http.Server{
 		Handler:           l.WebSocket(*l.web, newConn, ended),
 		ReadHeaderTimeout: HandshakeTimeout, IdleTimeout: HandshakeTimeout, MaxHeaderBytes: maxUpgradeHeader,
+		ErrorLog: log.New(io.Discard, "", 0), // what strangers do wrong is answered, not logged
 	}
 	ln := l.ln
 	if l.web.TLS != nil {

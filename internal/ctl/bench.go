@@ -187,12 +187,12 @@ func (r *run) benchIdle(ctx context.Context, o benchOptions) error {
 		return r.benchFailed(err)
 	}
 	return r.print(x, func(p *printer) {
-		p.columns("WHAT", "NUMBER", "SECONDS", "BYTES-EACH")
+		p.columns("WHAT", "NUMBER", "SECONDS", "CPU-SECONDS", "BYTES-EACH")
 		if x.Connections > 0 {
-			p.columns("connections", fmt.Sprint(x.Connections), fmt.Sprintf("%.2f", x.ConnectSeconds), fmt.Sprintf("%.0f", x.PerConnection))
+			p.columns("connections", fmt.Sprint(x.Connections), fmt.Sprintf("%.2f", x.ConnectSeconds), fmt.Sprintf("%.2f", x.ConnectCPU), fmt.Sprintf("%.0f", x.PerConnection))
 		}
 		if x.Links > 0 {
-			p.columns("links", fmt.Sprint(x.Links), fmt.Sprintf("%.2f", x.AttachSeconds), fmt.Sprintf("%.0f", x.PerLink))
+			p.columns("links", fmt.Sprint(x.Links), fmt.Sprintf("%.2f", x.AttachSeconds), fmt.Sprintf("%.2f", x.AttachCPU), fmt.Sprintf("%.0f", x.PerLink))
 		}
 	})
 }

@@ -153,7 +153,7 @@ func (s *Suite) repeat(ctx context.Context, m measured) ([]Line, error) {
 
 // idle measures what does nothing, each repetition on a router of its own: memory that was used once is not given back at once.
 func (s *Suite) idle(ctx context.Context) ([]Line, error) {
-	var perConn, perLink, attach []float64
+	var perConn, perLink, attach, cpu []float64
 	for range s.Count {
 		for _, n := range [][2]int{{s.Connections, 0}, {0, s.Links}} {
 			x, err := s.idleOnce(ctx, n[0], n[1])
@@ -166,14 +166,16 @@ func (s *Suite) idle(ctx context.Context) ([]Line, error) {
 			if n[0] > 0 {
 				perConn = append(perConn, x.PerConnection)
 			} else {
-				perLink, attach = append(perLink, x.PerLink), append(attach, x.AttachSeconds)
+				perLink, attach, cpu = append(perLink, x.PerLink), append(attach, x.AttachSeconds), append(cpu, x.AttachCPU)
 			}
 		}
 	}
+	attached := newLine(fmt.Sprintf("%d idle receiving links, a row each: all attached", s.Links), "s", 2, attach)
+	attached.Beside = fmt.Sprintf("%.2f s of CPU", median(cpu))
 	return []Line{
 		newLine(fmt.Sprintf("%d idle connections: memory of each", s.Connections), "B", 20<<10, perConn),
 		newLine(fmt.Sprintf("%d idle receiving links, a row each: memory of each", s.Links), "B", 2<<10, perLink),
-		newLine(fmt.Sprintf("%d idle receiving links, a row each: all attached", s.Links), "s", 2, attach),
+		attached,
 	}, nil
 }
 

@@ -15,10 +15,12 @@ import (
 type Idle struct {
 	Connections    int     `json:"connections,omitempty"`
 	ConnectSeconds float64 `json:"connect_seconds,omitempty"` // for all of them
+	ConnectCPU     float64 `json:"connect_cpu_seconds,omitempty"`
 	PerConnection  float64 `json:"bytes_per_connection,omitempty"`
 
 	Links         int     `json:"links,omitempty"`
 	AttachSeconds float64 `json:"attach_seconds,omitempty"` // for all of them
+	AttachCPU     float64 `json:"attach_cpu_seconds,omitempty"`
 	PerLink       float64 `json:"bytes_per_link,omitempty"`
 }
 
@@ -54,28 +56,35 @@ func idleRun(parent context.Context, o Options, f func(context.Context, *runner)
 	return f(ctx, r)
 }
 
-// grown is how much the process grew while f ran, and how long f took.
-func (r *runner) grown(ctx context.Context, f func() error) (bytes int64, took time.Duration, err error) {
+// growth is what something costs a process.
+type growth struct {
+	usage
+	took time.Duration
+}
+
+// grown is how much the process grew by f, its CPU meanwhile, and how long f took.
+func (r *runner) grown(ctx context.Context, f func() error) (g growth, err error) {
 	before, err := usageOf(r.o.PID)
 	if err != nil {
-		return 0, 0, err
+		return g, err
 	}
 	began := time.Now()
 	if err := f(); err != nil {
-		return 0, 0, err
+		return g, err
 	}
-	took = time.Since(began)
+	g.took = time.Since(began)
 	sleep(ctx, r.o.Warmup) // so that it can put its house in order
 	after, err := usageOf(r.o.PID)
-	return after.rss - before.rss, took, err
+	g.cpu, g.rss = after.cpu-before.cpu, after.rss-before.rss
+	return g, err
 }
 
 // connectors is how many connections are opened at a time.
 const connectors = 16
 
 func (x *Idle) connections(ctx context.Context, r *runner) error {
-	bytes, took, err := r.grown(ctx, func() error { return r.openIdle(ctx, x.Connections) })
-	x.ConnectSeconds, x.PerConnection = took.Seconds(), float64(bytes)/float64(x.Connections)
+	g, err := r.grown(ctx, func() error { return r.openIdle(ctx, x.Connections) })
+	x.ConnectSeconds, x.ConnectCPU, x.PerConnection = g.took.Seconds(), g.cpu.Seconds(), float64(g.rss)/float64(x.Connections)
 	return err
 }
 
@@ -111,7 +120,7 @@ func (x *Idle) links(ctx context.Context, r *runner, sends bool) error {
 	if err := r.openIdle(ctx, linkConns); err != nil {
 		return err
 	}
-	bytes, took, err := r.grown(ctx, func() error {
+	g, err := r.grown(ctx, func() error {
 		for i, c := range r.conns {
 			if err := r.attachIdle(c, i, x.Links, sends); err != nil {
 				return err
@@ -119,7 +128,7 @@ func (x *Idle) links(ctx context.Context, r *runner, sends bool) error {
 		}
 		return r.wait(ctx)
 	})
-	x.AttachSeconds, x.PerLink = took.Seconds(), float64(bytes)/float64(x.Links)
+	x.AttachSeconds, x.AttachCPU, x.PerLink = g.took.Seconds(), g.cpu.Seconds(), float64(g.rss)/float64(x.Links)
 	return err
 }
 
