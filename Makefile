@@ -36,7 +36,7 @@ bench-table: ## the routing table against its goals and against other matchers
 	cd bench && go run .
 
 bench-router: build ## a router against its goals: CPU, latency, memory (about ten minutes)
-	@bin/routectl bench --goals || [ $$? = 1 ]
+	@bin/routectl bench --goals $(BENCHFLAGS) || [ $$? = 1 ]
 
 fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 	@for p in $$(go list ./...); do \
