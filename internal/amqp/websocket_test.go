@@ -2,6 +2,8 @@ package amqp_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -54,6 +56,24 @@ func TestWebSocketConnections(t *testing.T) {
 		if err := c.Err(); err != nil {
 			t.Errorf("an orderly close ends with %v", err)
 		}
+	}
+}
+
+func TestWebSocketOverTLS(t *testing.T) {
+	certified := httptest.NewTLSServer(nil) // for its certificate
+	defer certified.Close()
+	pool := x509.NewCertPool()
+	pool.AddCert(certified.Certificate())
+	address := serveWeb(t, amqp.WebSocketOptions{TLS: &tls.Config{Certificates: certified.TLS.Certificates}})
+	c, err := dial(t, amqp.DialOptions{Address: address, WebSocket: "/", TLS: &tls.Config{RootCAs: pool, ServerName: "example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Transport(); got != "websocket+tls" {
+		t.Errorf("transport %s", got)
+	}
+	if c, err := dial(t, amqp.DialOptions{Address: address, WebSocket: "/"}); err == nil {
+		t.Errorf("without TLS: %v", c)
 	}
 }
 
