@@ -15,7 +15,7 @@ export PYTHON
 # go test, with the summary line "N passed, M failed" at the end.
 SUMMED = go build -o bin/testsum ./internal/house/testsum && bin/testsum -- go test -json -race -vet=off -count=1
 
-.PHONY: build test interop soak bench bench-table fuzz lint parts
+.PHONY: build test interop soak bench bench-table bench-router fuzz lint parts
 
 build: ## bin/router and bin/routectl
 	go build -o bin/ ./cmd/router ./cmd/routectl
@@ -34,6 +34,9 @@ bench: ## benchmarks, all or BENCH=regexp
 
 bench-table: ## the routing table against its goals and against other matchers
 	cd bench && go run .
+
+bench-router: build ## a router against its goals: CPU, latency, memory (about ten minutes)
+	@bin/routectl bench --goals $(BENCHFLAGS) || [ $$? = 1 ]
 
 fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 	@for p in $$(go list ./...); do \

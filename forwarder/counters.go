@@ -1,7 +1,6 @@
 package forwarder
 
 import (
-	"maps"
 	"sync/atomic"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
@@ -12,8 +11,8 @@ import (
 type counters struct {
 	connections atomic.Int64 // open now, of listeners
 
-	received  atomic.Uint64
-	copies    atomic.Uint64
+	by classCounters
+
 	accepted  atomic.Uint64
 	rejected  atomic.Uint64
 	released  atomic.Uint64
@@ -67,24 +66,6 @@ func (c *counters) ended(cp *Copy) {
 	}
 }
 
-// cameIn counts a message that came in.
-func (c *counters) cameIn(l *inlink) {
-	if l.door {
-		c.management.Add(1)
-	} else {
-		c.received.Add(1)
-	}
-}
-
-// handed counts a copy that was handed to its hop.
-func (c *counters) handed(cp *Copy) {
-	if from := cp.in.conn; from == from.n.self {
-		c.managementAnswers.Add(1)
-	} else {
-		c.copies.Add(1)
-	}
-}
-
 // outcome counts an outcome that a sender on the link is told; l may be nil.
 func (c *counters) outcome(l *inlink, k wire.StateKind) {
 	if l != nil && l.door {
@@ -114,7 +95,7 @@ func (n *Node) Counters() map[string]uint64 {
 	c := &n.count
 	return map[string]uint64{
 		"connections": uint64(max(c.connections.Load(), 0)),
-		"received":    c.received.Load(), "copies": c.copies.Load(),
+		"received":    sumOf(c.by.received[:]) - c.by.received[linkManagement].Load(), "copies": sumOf(c.by.copies[:]),
 		"accepted": c.accepted.Load(), "rejected": c.rejected.Load(), "released": c.released.Load(), "modified": c.modified.Load(),
 		"discarded": c.discarded.Load(), "unrouted": c.unrouted.Load(), "loops": c.loops.Load(), "problems": c.problems.Load(),
 		"droppedBusy": c.droppedBusy.Load(), "droppedGone": c.droppedGone.Load(),
@@ -125,56 +106,4 @@ func (n *Node) Counters() map[string]uint64 {
 		"management": c.management.Load(), "managementAnswers": c.managementAnswers.Load(), "managementUnanswered": c.managementUnanswered.Load(),
 		"expired": c.expired.Load(), "overdue": c.overdue.Load(),
 	}
-}
-
-// maxLost bounds the tally of unrouted addresses.
-const maxLost = 1000
-
-// addressOf is the address of a message as a person would look for it.
-func (l *inlink) addressOf(d *delivery) string {
-	if to, ok := d.To(); ok {
-		if len(to) > 200 {
-			to = to[:200]
-		}
-		return string(to)
-	}
-	return l.target
-}
-
-// Unrouted is what the node tallies of an address that nothing matched.
-type Unrouted struct {
-	Count  uint64 // messages refused
-	Reason Reason // of the last of them
-}
-
-// Reason is why an address matched nothing.
-type Reason string
-
-// The reasons. A table remembers ten thousand patterns that have no rows any more, not those of before it was opened.
-const (
-	HandlerGone Reason = "handler gone" // it had rows once
-	NotWired    Reason = "not wired"    // it had none, as far as is remembered
-)
-
-// unrouted tallies an address that nothing matched.
-func (n *Node) unrouted(l *inlink, d *delivery) {
-	address, reason := l.addressOf(d), NotWired
-	if _, ok := n.table.Snapshot().Emptied(address); ok {
-		reason = HandlerGone
-		n.count.handlerGone.Add(1)
-	} else {
-		n.count.notWired.Add(1)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if x, ok := n.lost[address]; ok || len(n.lost) < maxLost {
-		n.lost[address] = Unrouted{x.Count + 1, reason}
-	}
-}
-
-// Unrouted gives the addresses that nothing matched, and how often.
-func (n *Node) Unrouted() map[string]Unrouted {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return maps.Clone(n.lost)
 }

@@ -21,6 +21,8 @@ type ListenOptions struct {
 	Address string      // host:port; port 0 takes a free one
 	TLS     *tls.Config // nil: plain TCP
 
+	WebSocket *amqp.WebSocketOptions // nil: AMQP straight over it
+
 	// SASL are the mechanisms offered, by name. Empty is ANONYMOUS, and SCRAM and PLAIN where there are users, and EXTERNAL where a
 	// client has shown a certificate. Without ANONYMOUS among them every client has to log in.
 	SASL []string
@@ -139,7 +141,7 @@ func (n *Node) Listen(address string) (net.Addr, error) {
 // ListenWith opens an AMQP listener with options.
 func (n *Node) ListenWith(o ListenOptions) (net.Addr, error) {
 	ln, err := amqp.ListenWith(o.Address, amqp.ListenOptions{
-		TLS: o.TLS, Accept: n.mayConnect, Over: n.disconnected,
+		TLS: o.TLS, WebSocket: o.WebSocket, Accept: n.mayConnect, Over: n.disconnected,
 		Failing: func(err error) {
 			n.log.Error("connections cannot be accepted for now", "listener", o.Address, "error", err)
 		},
@@ -207,7 +209,7 @@ func (a *access) mechanisms(nc net.Conn, o *ListenOptions) (list []engine.Mechan
 	if len(names) == 0 {
 		names = Mechanisms()
 	}
-	_, isTLS := nc.(*tls.Conn)
+	isTLS := amqp.Secured(nc) != nil
 	for _, name := range names {
 		switch name {
 		case "ANONYMOUS":
@@ -251,17 +253,7 @@ func (n *Node) connEnded(c *amqp.Conn, err error) {
 // admit says who a client is and what it may do. ANONYMOUS from loopback is admin. Called under the lock.
 func (n *Node) admit(c *conn) {
 	c.caller.Remote, c.caller.User = c.c.RemoteAddr().String(), c.c.Engine.User()
-	n.mu.Lock()
-	n.clients[c] = struct{}{}
-	n.mu.Unlock()
 	c.recognise(n.access.Load()) // SetAccess sees it on the list, or has changed access before
-}
-
-// leave forgets a client whose connection is over. Called under the lock.
-func (n *Node) leave(c *conn) {
-	n.mu.Lock()
-	delete(n.clients, c)
-	n.mu.Unlock()
 }
 
 // recognise takes what the client may do from a, and closes the connection of one who is nobody any more. Called under the lock.
@@ -288,13 +280,16 @@ func (n *Node) SetAccess(a Access) {
 	now := newAccess(a)
 	n.access.Store(now)
 	n.mu.Lock()
-	clients := slices.Collect(maps.Keys(n.clients))
+	conns := slices.Collect(maps.Values(n.conns))
 	receivers := map[*conn][]*receiver{}
 	for _, r := range n.receivers {
 		receivers[r.c] = append(receivers[r.c], r)
 	}
 	n.mu.Unlock()
-	for _, c := range clients {
+	for _, c := range conns {
+		if !c.isClient {
+			continue
+		}
 		c.c.Do(func() {
 			if !c.c.Engine.IsOpen() {
 				return // it is ending

@@ -37,7 +37,7 @@ func (n *Node) JudgeChangesBy(f func(s *routetable.Snapshot, generation uint64, 
 // ConsistencyCheck recounts the invariants of a node that has stopped, and says what is wrong.
 func (n *Node) ConsistencyCheck() error {
 	n.mu.Lock()
-	if clients, sockets := len(n.clients), n.sockets.Load(); clients != 0 || sockets != 0 || len(n.hosts.count) != 0 {
+	if clients, sockets := len(n.conns), n.sockets.Load(); clients != 0 || sockets != 0 || len(n.hosts.count) != 0 {
 		n.mu.Unlock()
 		return fmt.Errorf("%d clients, %d sockets and %d hosts are still counted", clients, sockets, len(n.hosts.count))
 	}

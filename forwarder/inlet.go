@@ -33,12 +33,16 @@ type conn struct {
 	account *admin.Account // what it may do
 	links   int            // that it has attached
 	peerID  string         // the other end's node id, if it is one of our kind
-	work    *work
-	at      int64     // the time, as of this batch; 0 not looked at yet
-	thirsty []*inlink // links whose credit is to be looked at before the next flush
-	tallies []*rowTally
-	lookups []*lookup
-	noRow   rowTally // where copies are tallied that belong to no row
+	class   connClass
+	since   int64 // when it opened, Unix nanoseconds
+
+	received, sent uint64 // messages; copies
+	work           *work
+	at             int64     // the time, as of this batch; 0 not looked at yet
+	thirsty        []*inlink // links whose credit is to be looked at before the next flush
+	tallies        []*rowTally
+	lookups        []*lookup
+	noRow          rowTally // where copies are tallied that belong to no row
 
 	// Owned by the reader; Transfer and AfterInput run there.
 	batch  batch
@@ -76,6 +80,8 @@ type inlink struct {
 
 	plans plans
 
+	messages uint64 // that came
+
 	used    int         // messages taken and not yet done with
 	size    int         // of the link's messages, a running mean; 0 none has come
 	parts   []byte      // of a message that comes in several frames
@@ -103,6 +109,7 @@ func (c *conn) Opened() {
 	if id, ok := c.c.Engine.Remote().Properties.Get(nodeIDProperty); ok {
 		c.peerID, _ = id.(string)
 	}
+	c.n.join(c)
 	if c.dialled != nil {
 		c.dialled.opened(c)
 		return
@@ -150,6 +157,7 @@ func (c *conn) attachSender(l *engine.Link) {
 	in.limited = in.hasTarget && !in.door && !in.matches()
 	answer := &wire.Target{Address: t.Address, HasAddress: t.HasAddress, Durable: t.Durable, ExpiryPolicy: t.ExpiryPolicy, Timeout: t.Timeout}
 	l.Accept(l.Remote().Source, answer, 0, engine.AttachOptions{})
+	c.n.count.by.links[in.class()].Add(1)
 	if in.limited {
 		c.n.watchLimited(in)
 	}
@@ -198,7 +206,7 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 	} else {
 		l.size += (len(payload) - l.size) / 8
 	}
-	c.n.count.cameIn(l)
+	l.countMessage()
 	if err := wire.ScanHead(d.Payload, &d.scan); err != nil {
 		c.refuse(d, wire.CondDecodeError, err.Error())
 		return
@@ -258,6 +266,7 @@ func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 	switch {
 	case p.problem != "" && !p.tapsOnly:
 		c.use(p)
+		c.n.unrouted(l, d, p.problem)
 		c.refuse(d, p.condition, p.problem)
 	case p.discarded:
 		c.use(p)
@@ -288,7 +297,7 @@ func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 // tapped counts a message that only taps get: it is unrouted.
 func (c *conn) tapped(l *inlink, d *delivery) {
 	c.n.count.unrouted.Add(1)
-	c.n.unrouted(l, d)
+	c.n.unrouted(l, d, "only optional routes match")
 	if d.Settled {
 		c.n.count.droppedRefused.Add(1)
 	}
@@ -303,7 +312,7 @@ func (c *conn) expired(d *delivery) {
 // refuseUnrouted rejects a message whose address matches nothing, and tallies the address.
 func (c *conn) refuseUnrouted(l *inlink, d *delivery, p *plan) {
 	c.use(p)
-	c.n.unrouted(l, d)
+	c.n.notFound(l, d)
 	c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
 }
 
@@ -476,9 +485,11 @@ func (c *conn) Detached(l *engine.Link, err error) {
 	switch x := l.Context.(type) {
 	case *inlink:
 		c.links--
+		c.n.count.by.links[x.class()].Add(-1)
 		x.close()
 	case *receiver:
 		c.links--
+		c.n.count.by.links[linkReceiver].Add(-1)
 		x.close()
 	case *line:
 		x.detached(err)
@@ -487,11 +498,10 @@ func (c *conn) Detached(l *engine.Link, err error) {
 
 // Closed: the connection is over.
 func (c *conn) Closed(err error) {
+	c.n.leave(c)
 	if c.dialled != nil {
 		c.dialled.closed(c, err)
-		return
 	}
-	c.n.leave(c)
 }
 
 // Sent: a pre-settled copy that went in pieces has left.

@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,21 +79,37 @@ func (ln *line) Busy() int { return int(ln.busy.Load()) }
 // Deliver queues copies for the link, and sends what credit allows at once.
 func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 	ln.mu.Lock()
+	back, err := ln.take(copies, nil)
+	ln.unlock()
+	switch {
+	case err == errMoved:
+		return ln.n.lineFor(ln.hop, ln.target, ln.noName).Deliver(copies)
+	case err != nil:
+		return 0, err
+	case back != nil:
+		ln.n.settle(back)
+	}
+	return len(copies), nil
+}
+
+// errMoved says that the line is over and another one has its place: a plan outlived its peer.
+var errMoved = errors.New("another line leads there")
+
+// take is Deliver under the lock, of all copies or none; those that came to an end are added to back. Who holds the lock tells the room and
+// flushes the connection afterwards, once for all its lines.
+func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 	if ln.gone.Load() {
-		ln.mu.Unlock()
-		return 0, ErrGone
+		return back, ErrGone
 	}
 	if ln.dialled != nil {
-		if ln.retired && !ln.dialled.enlist(ln) { // a plan outlived its peer
-			ln.mu.Unlock()
-			return ln.n.lineFor(ln.hop, ln.target, ln.noName).Deliver(copies)
+		if ln.retired && !ln.dialled.enlist(ln) {
+			return back, errMoved
 		}
 		ln.used = true
 		ln.attach()
 		ln.dialled.want()
 	}
 	ln.busy.Add(int32(len(copies)))
-	var back []*Copy
 	for _, cp := range copies {
 		cp.line, cp.state = ln, copyQueued
 		if ln.queue.n > 0 || cp.due != 0 {
@@ -102,31 +119,35 @@ func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 			ln.push(cp)
 		}
 	}
-	ln.unlock()
-	if back != nil {
-		ln.n.settle(back)
+	return back, nil
+}
+
+// tellRoom publishes how full the line is, where that has changed, and gives the links to wake that the connection does not wake itself.
+// Called under the lock.
+func (ln *line) tellRoom() (wake []*inlink) {
+	if ln.queue.n == ln.published {
+		return nil
 	}
-	return len(copies), nil
+	wake = ln.publish()
+	if wake == nil || ln.c == nil {
+		return wake
+	}
+	w := ln.c.toDo()
+	w.wake = append(w.wake, wake...)
+	return nil
 }
 
 // unlock tells the room, sends what there is to send, and gives the lock back.
 func (ln *line) unlock() {
-	var wake []*inlink
-	if ln.queue.n != ln.published {
-		wake = ln.publish()
-	}
-	if ln.c == nil {
-		ln.mu.Unlock()
-		if wake != nil {
-			ln.n.wake(wake)
-		}
+	wake := ln.tellRoom()
+	if ln.c != nil {
+		ln.c.c.Release()
 		return
 	}
+	ln.mu.Unlock()
 	if wake != nil {
-		w := ln.c.toDo()
-		w.wake = append(w.wake, wake...)
+		ln.n.wake(wake)
 	}
-	ln.c.c.Release()
 }
 
 // publish tells how full the line is, and gives the links that waited for room. Called under the lock.
@@ -219,12 +240,7 @@ func (ln *line) pump() {
 			ln.shares[link]--
 		}
 	}
-	if ln.queue.n != ln.published {
-		if wake := ln.publish(); wake != nil {
-			w := ln.c.toDo()
-			w.wake = append(w.wake, wake...)
-		}
-	}
+	ln.tellRoom()
 }
 
 // offer sends one copy if the link takes it now; false leaves it for later.
@@ -291,8 +307,7 @@ func (ln *line) offer(cp *Copy) bool {
 // began notes that a copy is on its way to the peer.
 func (ln *line) began(cp *Copy, settled bool) {
 	cp.state = copySent
-	ln.sent++
-	ln.n.count.handed(cp)
+	ln.countCopy(cp)
 	if cp.timed && !settled {
 		cp.answerBy = ln.c.clock() + int64(ln.n.options.FanOutTimeout)
 		if ln.overdueAt == 0 {

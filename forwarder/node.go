@@ -132,13 +132,16 @@ type Node struct {
 	mu        sync.Mutex // guards what follows; a leaf
 	stopping  bool
 	receivers map[string]*receiver // by id
-	clients   map[*conn]struct{}   // that have opened
 	peers     map[string]*peer
 	lines     map[*line]struct{} // of peers
 	limited   map[*inlink]struct{}
 	held      map[*inlink]struct{} // without credit for want of room
 	listeners []*amqp.Listener
-	lost      map[string]Unrouted // unrouted addresses and how often
+	conns     map[uint64]*conn     // open, by id
+	hopCounts map[string]*hopCount // by name
+	otherHops hopCount
+
+	lost lostTally
 }
 
 // New makes a node on a table whose commands go through core. Stop ends it.
@@ -147,8 +150,9 @@ func New(core *admin.Core, o Options) *Node {
 	n := &Node{
 		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
 		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
-		receivers: map[string]*receiver{}, clients: map[*conn]struct{}{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
-		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{}, lost: map[string]Unrouted{},
+		receivers: map[string]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
+		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{},
+		conns: map[uint64]*conn{}, hopCounts: map[string]*hopCount{}, otherHops: hopCount{name: otherSeries},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
 	}
 	n.guard = amqp.NewGuard()
@@ -161,6 +165,7 @@ func New(core *admin.Core, o Options) *Node {
 	n.doorPlan = doorPlanOf(n.door)
 	unwatch := n.table.OnChange(func(c routetable.Change) {
 		n.rows.forget(c.Removed)
+		n.rows.rename(c.Updated)
 		n.poke()
 	})
 	n.running.Add(2)

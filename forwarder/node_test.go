@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,8 +169,11 @@ func TestUnroutedAddressesAreTalliedByReason(t *testing.T) {
 			t.Errorf("to %q: got %q", to, got)
 		}
 	}
-	want := map[string]forwarder.Unrouted{"COLOSSUS": {2, forwarder.HandlerGone}, "x/1": {1, forwarder.HandlerGone}, "MULTIVAC": {1, forwarder.NotWired}}
-	if got := r.node.Unrouted(); !maps.Equal(got, want) {
+	var got []string
+	for _, x := range r.node.Unrouted() {
+		got = append(got, fmt.Sprintf("%s %s %d", x.Address, x.Reason, x.Count))
+	}
+	if want := []string{"MULTIVAC not wired 1", "x/1 handler gone 1", "COLOSSUS handler gone 2"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if c := r.node.Counters(); c["handlerGone"] != 3 || c["notWired"] != 1 || c["unrouted"] != 4 {

@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -35,11 +36,17 @@ type batch struct {
 	slots []batchSlot
 	n     int
 	index map[Outlet]int // used from manySlots on
+
+	// Scratch of deliver.
+	last    map[*sync.Mutex]int // the last slot of each lock so far
+	refused []*Copy
 }
 
 type batchSlot struct {
 	outlet Outlet
 	copies []*Copy
+	next   int  // the next slot of the same lock; 0 is none: no slot comes after itself
+	done   bool // its copies are handed over
 }
 
 const manySlots = 16
@@ -91,27 +98,103 @@ func (b *batch) count(o Outlet) int {
 	return 0
 }
 
-// deliver hands every outlet its copies. What was not taken is settled by the node.
+// deliver hands every outlet its copies: the lines of one connection together, so that it is locked and written to once. What was not
+// taken is settled by the node.
 func (b *batch) deliver(n *Node) {
 	if b.n == 0 {
 		return
 	}
-	var refused []*Copy
+	if b.n > 1 {
+		b.chain()
+	}
 	for i := range b.slots[:b.n] {
 		s := &b.slots[i]
-		taken, err := s.outlet.Deliver(s.copies)
-		if taken < len(s.copies) {
-			for _, c := range s.copies[taken:] {
-				c.refuse(err)
-				refused = append(refused, c)
-			}
+		switch ln, isLine := s.outlet.(*line); {
+		case s.done:
+		case isLine && s.next > 0:
+			b.deliverTo(n, ln.mu, i)
+		default:
+			taken, err := s.outlet.Deliver(s.copies)
+			b.refuse(s.copies[taken:], err)
 		}
+	}
+	for i := range b.slots[:b.n] {
+		s := &b.slots[i]
 		clear(s.copies)
-		s.copies, s.outlet = s.copies[:0], nil
+		*s = batchSlot{copies: s.copies[:0]}
 	}
 	b.n = 0
 	clear(b.index)
-	if refused != nil {
+	if refused := b.refused; len(refused) > 0 {
 		n.settle(refused)
+		clear(refused)
+		b.refused = refused[:0]
+	}
+}
+
+// chain links the slots of lines that share a lock, in their order.
+func (b *batch) chain() {
+	if b.last == nil {
+		b.last = map[*sync.Mutex]int{}
+	}
+	for i := range b.slots[:b.n] {
+		ln, ok := b.slots[i].outlet.(*line)
+		if !ok {
+			continue
+		}
+		if j, ok := b.last[ln.mu]; ok {
+			b.slots[j].next = i
+		}
+		b.last[ln.mu] = i
+	}
+	clear(b.last)
+}
+
+// deliverTo hands the lines of a chain their copies, under their lock.
+func (b *batch) deliverTo(n *Node, mu *sync.Mutex, first int) {
+	var c *conn
+	var moved []int
+	var wake []*inlink
+	mu.Lock()
+	for i := first; ; i = b.slots[i].next {
+		s := &b.slots[i]
+		s.done = true
+		ln := s.outlet.(*line)
+		var err error
+		b.refused, err = ln.take(s.copies, b.refused)
+		wake = append(wake, ln.tellRoom()...)
+		if c == nil {
+			c = ln.c
+		}
+		switch {
+		case err == errMoved:
+			moved = append(moved, i)
+		case err != nil:
+			b.refuse(s.copies, err)
+		}
+		if s.next == 0 {
+			break
+		}
+	}
+	if c == nil {
+		mu.Unlock()
+	} else {
+		c.c.Release()
+	}
+	if wake != nil {
+		n.wake(wake)
+	}
+	for _, i := range moved {
+		s := &b.slots[i]
+		taken, err := s.outlet.Deliver(s.copies)
+		b.refuse(s.copies[taken:], err)
+	}
+}
+
+// refuse notes the copies that an outlet did not take.
+func (b *batch) refuse(copies []*Copy, err error) {
+	for _, c := range copies {
+		c.refuse(err)
+		b.refused = append(b.refused, c)
 	}
 }

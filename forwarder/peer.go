@@ -19,6 +19,8 @@ type peer struct {
 	n        *Node
 	endpoint routetable.Hop // without a name
 	key      string
+	count    *hopCount
+	up       atomic.Bool // connected
 	down     atomic.Bool // the last try failed, or the connection broke
 
 	linesMu sync.Mutex // guards what follows; Node.mu may be taken under it
@@ -51,7 +53,7 @@ func (n *Node) peerFor(hop *routetable.Hop) *peer {
 	defer n.mu.Unlock()
 	p := n.peers[key]
 	if p == nil {
-		p = &peer{n: n, key: key, endpoint: *hop, lines: map[lineKey]*line{}}
+		p = &peer{n: n, key: key, endpoint: *hop, lines: map[lineKey]*line{}, count: n.hopCountFor(endpointText(hop))}
 		n.peers[key] = p
 	}
 	return p
@@ -225,6 +227,7 @@ func (p *peer) opened(c *conn) {
 		return
 	}
 	p.c, p.s, p.nodeID = c, s, c.peerID
+	p.up.Store(true)
 	c.account = peerAccount()
 	p.down.Store(false)
 	for _, ln := range p.all() {
@@ -238,6 +241,7 @@ func (p *peer) closed(c *conn, err error) {
 		return
 	}
 	p.c, p.s = nil, nil
+	p.up.Store(false)
 	for _, ln := range p.all() {
 		ln.c, ln.attachAt = nil, 0
 	}

@@ -59,6 +59,7 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		l.Refuse(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
 		return
 	}
+	c.n.count.by.links[linkReceiver].Add(1)
 	l.Accept(&answer, l.Remote().Target, 0, engine.AttachOptions{})
 }
 

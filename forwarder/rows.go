@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,13 +23,17 @@ type rowCount struct {
 	lastUsed  atomic.Int64  // Unix nanoseconds of the batch; 0 never
 	turn      atomic.Uint32 // round robin of the group whose first row it is
 
-	_ [12]byte // a cache line of its own
+	_   [4]byte   // a cache line of its own
+	sum *rowCount // where what the row counts is counted too: it has no series of its own; nil: it has
 }
 
 // rowCounts finds the counters of rows.
 type rowCounts struct {
 	mu sync.Mutex           // a leaf
 	of map[uint64]*rowCount // by Route.ID
+
+	series map[uint64]routeName // rows with metrics of their own
+	other  rowCount             // of all others
 }
 
 // find gives the counters of rows, in their order.
@@ -40,7 +45,7 @@ func (c *rowCounts) find(matches []routetable.Match) []*rowCount {
 		id := matches[i].Route.ID
 		r := c.of[id]
 		if r == nil {
-			r = &rowCount{}
+			r = c.newCount(matches[i].Route)
 			c.of[id] = r
 		}
 		found[i] = r
@@ -57,6 +62,7 @@ func (c *rowCounts) forget(removed []*routetable.Route) {
 	defer c.mu.Unlock()
 	for _, r := range removed {
 		delete(c.of, r.ID)
+		delete(c.series, r.ID)
 	}
 }
 
@@ -76,6 +82,21 @@ func (c *rowCounts) sweep(t *routetable.Table) {
 		}
 	}
 	c.of = kept
+	maps.DeleteFunc(c.series, func(id uint64, _ routeName) bool { return kept[id] == nil })
+}
+
+// rename keeps the names of series up to date with rows that changed.
+func (c *rowCounts) rename(updated []*routetable.Route) {
+	if len(updated) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range updated {
+		if _, ok := c.series[r.ID]; ok {
+			c.series[r.ID] = nameOf(r)
+		}
+	}
 }
 
 // RowCounters gives the counters of a row.
@@ -179,7 +200,14 @@ func (c *conn) addTallies() {
 }
 
 func (t *rowTally) add() {
-	r := t.row
+	t.addTo(t.row)
+	if t.row.sum != nil {
+		t.addTo(t.row.sum)
+	}
+	*t = rowTally{row: t.row}
+}
+
+func (t *rowTally) addTo(r *rowCount) {
 	if t.copied > 0 {
 		r.copied.Add(uint64(t.copied))
 	}
@@ -192,16 +220,21 @@ func (t *rowTally) add() {
 	if t.dropped > 0 {
 		r.dropped.Add(uint64(t.dropped))
 	}
-	*t = rowTally{row: r}
 }
 
 func (l *lookup) add(at int64) {
 	for _, r := range l.rows {
 		r.matched.Add(uint64(l.messages))
 		r.lastUsed.Store(at)
+		if r.sum != nil {
+			r.sum.matched.Add(uint64(l.messages))
+		}
 	}
 	for _, r := range l.nulls {
 		r.delivered.Add(uint64(l.messages))
+		if r.sum != nil {
+			r.sum.delivered.Add(uint64(l.messages))
+		}
 	}
 	l.messages = 0
 }

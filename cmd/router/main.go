@@ -53,7 +53,7 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 	fl := cmd.Flags()
 	fl.StringVar(&f.config, "config", "", "configuration `FILE`; none is read by default")
 	fl.StringVar(&f.name, "name", "", "`NAME` of this router")
-	fl.StringArrayVar(&f.listen, "listen", nil, "`URL` where clients connect, such as amqp://127.0.0.1:5672; may be repeated; port 0 takes a free one")
+	fl.StringArrayVar(&f.listen, "listen", nil, "`URL` where clients connect, amqp://127.0.0.1:5672 or ws://127.0.0.1:5673 (WebSocket); may be repeated; port 0 takes a free one")
 	fl.StringVar(&f.http, "http", "", "`HOST:PORT` of the HTTP listener, or off")
 	fl.StringArrayVar(&f.tables, "table", nil, "table `FILE`; may be repeated")
 	fl.StringVar(&f.state, "state", "", "`DIR` that keeps the table, its history and the node's id over a restart; nothing is kept by default")
@@ -138,10 +138,13 @@ func (f *flags) defaults(c *app.Config) {
 }
 
 func run(f *flags) (int, error) {
-	log, err := f.logger()
+	h, err := f.logHandler()
 	if err != nil {
 		return exitUsage, err
 	}
+	folded := app.Fold(h)
+	defer folded.Flush()
+	log := slog.New(folded)
 	if f.check {
 		c, err := f.load()
 		if err == nil {
@@ -191,7 +194,7 @@ func (f *flags) read(c app.Config) string {
 	return strings.Join(files, ", ")
 }
 
-func (f *flags) logger() (*slog.Logger, error) {
+func (f *flags) logHandler() (slog.Handler, error) {
 	var level slog.Level
 	switch f.logLevel {
 	case "debug", "info", "warn", "error":
@@ -202,9 +205,9 @@ func (f *flags) logger() (*slog.Logger, error) {
 	o := &slog.HandlerOptions{Level: level}
 	switch f.logFormat {
 	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+		return slog.NewTextHandler(os.Stderr, o), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+		return slog.NewJSONHandler(os.Stderr, o), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: use text or json", f.logFormat)
 }

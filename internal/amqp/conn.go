@@ -54,6 +54,7 @@ type Conn struct {
 	// Owned by the reader.
 	bufp       *[]byte // nil while idle with nothing kept
 	start, end int
+	one        [1]byte // the first byte after a pause
 	rn         int
 	rerr       error
 
@@ -261,19 +262,35 @@ func (c *Conn) compact() {
 // read waits for bytes. While it waits with nothing kept, the connection holds no buffer.
 func (c *Conn) read() (int, error) {
 	if c.raw == nil {
-		if c.bufp == nil {
-			c.bufp = c.pool.Get().(*[]byte)
-		}
-		n, err := c.nc.Read((*c.bufp)[c.end:])
-		if n > 0 {
-			err = nil
-		}
-		return n, err
+		return c.readLayered()
 	}
 	if err := c.raw.Read(c.readFn); err != nil {
 		return 0, err
 	}
 	return max(c.rn, 0), c.rerr
+}
+
+// readLayered is read where bytes do not come straight from a socket (TLS, WebSocket). It waits for the first byte alone, so that an idle connection
+// holds no buffer here either; the others are mostly at hand then.
+func (c *Conn) readLayered() (int, error) {
+	first := 0
+	if c.end == 0 {
+		if c.bufp != nil {
+			c.pool.Put(c.bufp)
+			c.bufp = nil
+		}
+		if n, err := c.nc.Read(c.one[:]); n == 0 {
+			return 0, err
+		}
+		c.bufp = c.pool.Get().(*[]byte)
+		(*c.bufp)[0] = c.one[0]
+		first = 1
+	}
+	n, err := c.nc.Read((*c.bufp)[c.end+first:])
+	if n > 0 {
+		err = nil
+	}
+	return n + first, err
 }
 
 func (c *Conn) readOnce(fd uintptr) bool {

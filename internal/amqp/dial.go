@@ -15,11 +15,12 @@ import (
 
 // DialOptions say where to and how.
 type DialOptions struct {
-	Address  string      // host:port
-	TLS      *tls.Config // nil: plain TCP
-	User     string
-	Password string
-	PLAIN    bool // log in with User and Password: by SCRAM where the peer has it, else by PLAIN
+	Address   string      // host:port
+	TLS       *tls.Config // nil: plain TCP
+	WebSocket string      // path of a WebSocket that carries the connection; empty is none
+	User      string
+	Password  string
+	PLAIN     bool // log in with User and Password: by SCRAM where the peer has it, else by PLAIN
 
 	Mechanisms         []string // the SASL mechanisms to use, by name; nil: any that fits
 	AllowInsecurePlain bool     // PLAIN without TLS beyond loopback
@@ -64,6 +65,11 @@ func dialOnce(ctx context.Context, o DialOptions, withSASL bool, newOwner func(*
 			return nil, fmt.Errorf("TLS with %s: %w", o.Address, err)
 		}
 		nc = t
+	}
+	if o.WebSocket != "" {
+		if nc, err = DialWebSocket(ctx, nc, o.Address, o.WebSocket); err != nil {
+			return nil, err
+		}
 	}
 	cfg := o.Engine
 	cfg.Client = true

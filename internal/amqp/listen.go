@@ -12,7 +12,8 @@ import (
 
 // ListenOptions of a listener. The zero value takes everybody on plain TCP.
 type ListenOptions struct {
-	TLS *tls.Config // nil: plain TCP
+	TLS       *tls.Config       // nil: plain TCP
+	WebSocket *WebSocketOptions // nil: AMQP straight over it
 
 	// Accept tells whether a socket is taken; it is asked before anything is read. Nil takes all.
 	Accept func(net.Conn) bool
@@ -26,7 +27,7 @@ type ListenOptions struct {
 
 // Listener takes connections of peers.
 type Listener struct {
-	ln net.Listener
+	ln net.Listener // nil where connections come by an http.Handler only
 	o  ListenOptions
 
 	mu      sync.Mutex // guards what follows
@@ -45,7 +46,14 @@ func ListenWith(address string, o ListenOptions) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{ln: ln, o: o, conns: map[*Conn]struct{}{}, shaking: map[net.Conn]struct{}{}}, nil
+	l := NewListener(o)
+	l.ln = ln
+	return l, nil
+}
+
+// NewListener makes a listener without a port: its connections come by WebSocket.
+func NewListener(o ListenOptions) *Listener {
+	return &Listener{o: o, conns: map[*Conn]struct{}{}, shaking: map[net.Conn]struct{}{}}
 }
 
 // Addr is the address that was bound.
@@ -54,6 +62,9 @@ func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 // Serve accepts connections until Close. newConn makes a Conn of a socket, or gives nil to turn it away; ended (which may
 // be nil) is told of each when it is over.
 func (l *Listener) Serve(newConn func(net.Conn) *Conn, ended func(*Conn, error)) error {
+	if l.o.WebSocket != nil {
+		return l.serveWeb(newConn, ended)
+	}
 	pause := time.Duration(0)
 	for {
 		nc, err := l.ln.Accept()
@@ -70,12 +81,12 @@ func (l *Listener) Serve(newConn func(net.Conn) *Conn, ended func(*Conn, error))
 			continue
 		}
 		pause = 0
-		l.serve(nc, newConn, ended)
+		l.serve(nc, l.o.TLS, newConn, ended)
 	}
 }
 
-// serve takes one socket. Its goroutine is waited for by Close.
-func (l *Listener) serve(nc net.Conn, newConn func(net.Conn) *Conn, ended func(*Conn, error)) {
+// serve takes one socket, on which TLS is to be agreed on unless secure is nil. Its goroutine is waited for by Close.
+func (l *Listener) serve(nc net.Conn, secure *tls.Config, newConn func(net.Conn) *Conn, ended func(*Conn, error)) {
 	if l.o.Accept != nil && !l.o.Accept(nc) {
 		nc.Close()
 		return
@@ -88,7 +99,7 @@ func (l *Listener) serve(nc net.Conn, newConn func(net.Conn) *Conn, ended func(*
 		return
 	}
 	l.served.Add(1)
-	if l.o.TLS != nil {
+	if secure != nil {
 		l.shaking[nc] = struct{}{}
 		go func() {
 			defer l.served.Done()
@@ -157,11 +168,19 @@ func (l *Listener) run(c *Conn, nc net.Conn, ended func(*Conn, error)) {
 }
 
 // Stop takes no more connections; those that are there live on.
-func (l *Listener) Stop() { l.ln.Close() }
+func (l *Listener) Stop() {
+	if l.ln != nil {
+		l.ln.Close()
+		return
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+}
 
 // Close stops, closes every connection in order, and waits for them until ctx ends.
 func (l *Listener) Close(ctx context.Context) {
-	l.ln.Close()
+	l.Stop()
 	l.mu.Lock()
 	l.closed = true
 	conns := make([]*Conn, 0, len(l.conns))

@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -90,8 +89,8 @@ const maxUserName = 255
 // CertificateUser is the user that a client has proven to be by its certificate: the common name of its subject. It is empty where the
 // connection has no TLS, or no certificate that was verified, or the name cannot be shown.
 func CertificateUser(nc net.Conn) string {
-	t, ok := nc.(*tls.Conn)
-	if !ok {
+	t := Secured(nc)
+	if t == nil {
 		return ""
 	}
 	chains := t.ConnectionState().VerifiedChains

@@ -44,8 +44,8 @@ type pos struct{ line, column int }
 
 // Listener is one place where AMQP clients connect.
 type Listener struct {
-	URL                string   `yaml:"url"`
-	TLS                TLS      `yaml:"tls"`  // of amqps
+	URL                string   `yaml:"url"`  // amqp://HOST:PORT or amqps://…, or ws://HOST:PORT or wss://… for AMQP over WebSocket
+	TLS                TLS      `yaml:"tls"`  // of amqps and wss
 	SASL               []string `yaml:"sasl"` // empty: ANONYMOUS, with users SCRAM and PLAIN, with clientCA EXTERNAL
 	AllowInsecurePlain bool     `yaml:"allowInsecurePlain"`
 	Direct             bool     `yaml:"direct"` // an address that matches nothing and is an amqp URL is dialled
@@ -53,7 +53,8 @@ type Listener struct {
 
 // HTTP is the HTTP listener; an empty Listen or "off" is none.
 type HTTP struct {
-	Listen string `yaml:"listen"`
+	Listen  string   `yaml:"listen"`
+	Origins []string `yaml:"origins"` // web pages that may connect to /amqp and to ws listeners; see amqp.WebSocketOptions
 }
 
 // Limits bound what the router holds. Zero is the default of each.
@@ -291,6 +292,11 @@ func (c *Config) validate() (admin.Role, error) {
 			return role, c.at("http.listen", fmt.Errorf("http %q: write HOST:PORT, or off", h))
 		}
 	}
+	for i, o := range c.HTTP.Origins {
+		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
+			return role, c.at(fmt.Sprintf("http.origins[%d]", i), fmt.Errorf("%q: write https://HOST[:PORT], as browsers do, or *", o))
+		}
+	}
 	return role, c.validateLimits()
 }
 
@@ -327,8 +333,10 @@ func listenAddress(text string) (string, error) {
 		return "", fmt.Errorf("listen %q: not a URL: write amqp://127.0.0.1:5672", text)
 	}
 	switch {
-	case u.Scheme != "amqp" && u.Scheme != "amqps":
-		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT or amqps://HOST:PORT", text, u.Scheme)
+	case u.Scheme != "amqp" && u.Scheme != "amqps" && u.Scheme != "ws" && u.Scheme != "wss":
+		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT, amqps://, ws:// or wss://", text, u.Scheme)
+	case u.Scheme[0] == 'w' && u.Port() == "":
+		return "", fmt.Errorf("listen %q: write %s://HOST:PORT", text, u.Scheme)
 	case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Host == "":
 		return "", fmt.Errorf("listen %q: write %s://HOST:PORT and nothing more", text, u.Scheme)
 	}

@@ -77,6 +77,8 @@ func TestBadConfigurations(t *testing.T) {
 	}
 	for _, c := range []struct{ text, want string }{
 		{"listeners: [{url: http://x}]", `scheme "http" is not offered`},
+		{"listeners: [{url: ws://127.0.0.1}]", "write ws://HOST:PORT"},
+		{"http: {origins: [app.example]}", `line 1: column 18: http.origins[0]: "app.example"`},
 		{"listeners: [{url: amqp://x:99999}]", "out of range"},
 		{"anonymousRole: king", "no such role"},
 		{"http: {listen: nonsense}", "write HOST:PORT"},

@@ -9,10 +9,12 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/amqp"
 	"github.com/fingerpost/fingerpost/internal/web"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -37,6 +39,7 @@ type App struct {
 	files  *tableFiles
 	secret *secrets
 
+	ready   atomic.Bool        // tables are loaded, listeners are open, and the end has not begun
 	cancel  context.CancelFunc // of the watch
 	running sync.WaitGroup
 }
@@ -117,6 +120,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	a.secret.use(c, secured)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
+	registerNode(core, a.node)
 	lines, err := a.listen()
 	if err != nil {
 		a.Stop()
@@ -126,6 +130,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	ctx, a.cancel = context.WithCancel(context.Background())
 	a.running.Go(func() { a.files.watch(ctx) })
 	a.running.Go(func() { a.secret.watch(ctx) })
+	a.ready.Store(true)
 	for _, l := range lines {
 		fmt.Fprintln(ready, l)
 	}
@@ -158,20 +163,25 @@ func (a *App) listen() (lines []string, err error) {
 		if err != nil {
 			return nil, &ConfigError{err}
 		}
-		bound, err := a.node.ListenWith(forwarder.ListenOptions{
+		scheme, _, _ := strings.Cut(l.URL, "://")
+		o := forwarder.ListenOptions{
 			Address: address, TLS: a.secret.listenerTLS(l.URL), SASL: l.SASL, AllowInsecurePlain: l.AllowInsecurePlain, Direct: l.Direct,
-		})
+		}
+		if scheme[0] == 'w' {
+			o.WebSocket = &amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}
+		}
+		bound, err := a.node.ListenWith(o)
 		if err != nil {
 			return nil, fmt.Errorf("listen %s: %w", l.URL, err)
 		}
-		scheme, _, _ := strings.Cut(l.URL, "://")
 		lines = append(lines, "ready "+scheme+"://"+bound.String())
 	}
 	if h := a.config.HTTP.Listen; h != "" && h != "off" {
 		a.http, err = web.Listen(h, web.Options{
-			Ready: func() bool { return true },
+			Ready: a.ready.Load,
+			AMQP:  a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
-				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics,
+				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats,
 			},
 		})
 		if err != nil {
@@ -224,6 +234,7 @@ func (a *App) counters() map[string]uint64 {
 
 // Stop lets what is in flight settle and ends everything.
 func (a *App) Stop() {
+	a.ready.Store(false)
 	grace := time.Duration(a.config.ShutdownGrace)
 	if grace == 0 {
 		grace = 10 * time.Second

@@ -272,7 +272,9 @@ func readPassword(file string) (string, error) {
 }
 
 // secure tells whether the listener has TLS.
-func (l *Listener) secure() bool { return strings.HasPrefix(l.URL, "amqps:") }
+func (l *Listener) secure() bool {
+	return strings.HasPrefix(l.URL, "amqps:") || strings.HasPrefix(l.URL, "wss:")
+}
 
 // check says what is wrong with a listener, and under which of its keys, without reading files.
 func (l *Listener) check(hasUsers bool) (key string, err error) {
@@ -284,7 +286,7 @@ func (l *Listener) check(hasUsers bool) (key string, err error) {
 	case l.secure() && (l.TLS.Cert == "" || l.TLS.Key == ""):
 		return ".tls", fmt.Errorf("%s needs tls: {cert: FILE, key: FILE}", l.URL)
 	case !l.secure() && l.TLS != TLS{}:
-		return ".tls", fmt.Errorf("%s has no TLS: write amqps://", l.URL)
+		return ".tls", fmt.Errorf("%s has no TLS: write amqps:// or wss://", l.URL)
 	}
 	host, _, _ := net.SplitHostPort(address)
 	for i, m := range l.SASL {

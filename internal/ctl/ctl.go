@@ -22,15 +22,20 @@ type Env struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 	Terminal       bool // Stderr is a terminal: progress may be shown
+	Screen         bool // Stdout is a terminal: what is shown may be shown again in its place
 }
 
 // OSEnv is the environment of this process.
 func OSEnv() Env {
-	info, err := os.Stderr.Stat()
 	return Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
-		Terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
+		Terminal: isTerminal(os.Stderr), Screen: isTerminal(os.Stdout),
 	}
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // Run runs one command line and gives the exit status: 0 done, 1 the answer is no, 2 usage, 3 cannot reach the router.
@@ -76,6 +81,7 @@ type run struct {
 	secret string // the password's file
 
 	open func(ctx context.Context) (editor, error) // the tests' own editor; nil is by flags
+	door caller                                    // the tests' own management; nil is by flags
 }
 
 func (r *run) root() *cobra.Command {
@@ -98,7 +104,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return r.checkFlags(c) },
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&r.url, "url", DefaultURL, "the router's `URL`, amqp://[user:password@]host:port or amqps://… (environment: ROUTECTL_URL; so for --user, --password-file, --ca, --cert and --key)")
+	f.StringVar(&r.url, "url", DefaultURL, "the router's `URL`, amqp://[user:password@]host:port, amqps://…, or ws://host:port[/path] (WebSocket) and wss://… (environment: ROUTECTL_URL; so for --user, --password-file, --ca, --cert and --key)")
 	f.StringVar(&r.file, "file", "", "work on this table `FILE` instead of a router")
 	f.StringVarP(&r.output, "output", "o", "table", "`FORM` of what is printed: table, wide, json, yaml")
 	root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputForms, cobra.ShellCompDirectiveNoFileComp))
@@ -121,6 +127,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		diffCommand(r), historyCommand(r), rollbackCommand(r), watchCommand(r),
 		testCommand(r), lintCommand(r),
 		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r), userCommand(r),
+		connectionsCommand(r), linksCommand(r), hopsCommand(r), unroutedCommand(r), topCommand(r), benchCommand(r), benchRelayCommand(r),
 		versionCommand(r),
 	)
 	root.InitDefaultCompletionCmd("completion")
@@ -272,6 +279,18 @@ func flagText(err error) string {
 		return err.Error()
 	}
 	return fmt.Sprintf("--%s %q: %s", bad.GetFlag().Name, bad.GetValue(), want)
+}
+
+// caller opens the management of the router.
+func (r *run) caller(ctx context.Context) (caller, error) {
+	if r.door != nil {
+		return r.door, nil
+	}
+	m, err := r.manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // manager opens the management of the router.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+
+	transport "github.com/fingerpost/fingerpost/internal/amqp"
 )
 
 // DefaultURL is where a router listens when nothing else is said.
@@ -39,6 +41,7 @@ type endpoint struct {
 	password string
 	hasUser  bool
 	tls      *tls.Config
+	path     string // of a WebSocket, with its slash; empty is none
 }
 
 // tlsFiles are the flags that make the TLS configuration of an amqps URL.
@@ -50,6 +53,7 @@ func parseEndpoint(raw string, files tlsFiles) (endpoint, error) {
 	if !strings.Contains(raw, "://") {
 		raw = "amqp://" + raw
 	}
+	path := ""
 	u, err := url.Parse(raw)
 	if err != nil {
 		return endpoint{}, usage("--url: not a URL: give amqp://host:port or amqps://host:port") // err repeats the password
@@ -59,8 +63,13 @@ func parseEndpoint(raw string, files tlsFiles) (endpoint, error) {
 	case "amqp":
 	case "amqps", "amqp+ssl":
 		u.Scheme, port = "amqps", "5671"
+	case "ws", "wss":
+		port = map[string]string{"ws": "80", "wss": "443"}[u.Scheme]
+		if path = u.Path; path == "" || path == "/" {
+			path = "/amqp"
+		}
 	default:
-		return endpoint{}, usage("--url: scheme %q: routectl speaks amqp and amqps", u.Scheme)
+		return endpoint{}, usage("--url: scheme %q: routectl speaks amqp, amqps, ws and wss", u.Scheme)
 	}
 	if u.Hostname() == "" {
 		return endpoint{}, usage("--url: no host: give %s://host:port", u.Scheme)
@@ -68,12 +77,12 @@ func parseEndpoint(raw string, files tlsFiles) (endpoint, error) {
 	if u.Port() != "" {
 		port = u.Port()
 	}
-	e := endpoint{addr: u.Scheme + "://" + net.JoinHostPort(u.Hostname(), port)}
+	e := endpoint{addr: u.Scheme + "://" + net.JoinHostPort(u.Hostname(), port), path: path}
 	if u.User != nil {
 		e.hasUser, e.user = true, u.User.Username()
 		e.password, _ = u.User.Password()
 	}
-	if u.Scheme == "amqps" {
+	if u.Scheme == "amqps" || u.Scheme == "wss" {
 		if e.tls, err = files.config(u.Hostname()); err != nil {
 			return endpoint{}, err
 		}
@@ -150,7 +159,7 @@ func (e endpoint) dial(ctx context.Context) (*amqp.Conn, *amqp.Session, error) {
 	default:
 		o.SASLType = amqp.SASLTypeAnonymous()
 	}
-	conn, err := amqp.Dial(ctx, e.addr, &o)
+	conn, err := e.connect(ctx, &o)
 	if err != nil {
 		return nil, nil, e.explain(ctx, err)
 	}
@@ -160,6 +169,32 @@ func (e endpoint) dial(ctx context.Context) (*amqp.Conn, *amqp.Session, error) {
 		return nil, nil, e.explain(ctx, err)
 	}
 	return conn, session, nil
+}
+
+// connect opens the AMQP connection, over a WebSocket where the URL says so.
+func (e endpoint) connect(ctx context.Context, o *amqp.ConnOptions) (*amqp.Conn, error) {
+	if e.path == "" {
+		return amqp.Dial(ctx, e.addr, o)
+	}
+	_, host, _ := strings.Cut(e.addr, "://")
+	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+	if err != nil {
+		return nil, err
+	}
+	if e.tls != nil {
+		t := tls.Client(nc, e.tls)
+		if err := t.HandshakeContext(ctx); err != nil {
+			nc.Close()
+			return nil, err
+		}
+		nc = t
+	}
+	web, err := transport.DialWebSocket(ctx, nc, host, e.path)
+	if err != nil {
+		return nil, err
+	}
+	o.HostName, _, _ = net.SplitHostPort(host)
+	return amqp.NewConn(ctx, web, o)
 }
 
 // explain turns what a network, TLS or SASL layer said into one line with what to do.

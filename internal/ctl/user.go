@@ -248,11 +248,3 @@ func readPassword(from io.Reader) (string, error) {
 	}
 	return line, nil
 }
-
-func isTerminal(f *os.File) bool {
-	restore, err := hideInput(f)
-	if err == nil {
-		restore()
-	}
-	return err == nil
-}

@@ -25,7 +25,7 @@ var floors = map[string]int{
 	"internal/app": 6, "internal/ctl": 6,
 	"internal/web":  5,
 	"internal/mesh": 4, "internal/relay": 4, "internal/events": 4, "internal/components": 4, "internal/cluster": 4,
-	"forwarder": 3, "messenger": 3, "internal/users": 3, "messenger/relay": 3, "messenger/event": 3, "messenger/component": 3,
+	"forwarder": 3, "messenger": 3, "internal/users": 3, "internal/load": 3, "messenger/relay": 3, "messenger/event": 3, "messenger/component": 3,
 	"internal/admin": 2, "internal/amqp": 2, "internal/nats": 2,
 	"routetable": 1, "internal/amqp/engine": 1,
 	"internal/amqp/wire": 0, "internal/journal": 0,

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -23,6 +24,7 @@ type Metrics struct {
 	Table    *routetable.Table
 	Counters func() map[string]uint64 // of the node, by camel-case name
 	Files    func() []File
+	Node     func() forwarder.Stats
 }
 
 // File is a table file.
@@ -72,12 +74,45 @@ func (m Metrics) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+	if m.Node != nil {
+		collectNode(m.Node(), put)
+	}
 	if m.Counters != nil {
 		counters := m.Counters()
 		for _, name := range slices.Sorted(maps.Keys(counters)) {
 			d, label := counterMetric(name)
 			put(d, float64(counters[name]), label...)
 		}
+	}
+}
+
+// collectNode gives the series by class, route and hop. Their number is bounded: what has no series of its own is under "other".
+func collectNode(s forwarder.Stats, put func(d metric, v float64, labels ...string)) {
+	for class, n := range s.Connections {
+		put(connectionsBy, float64(n), class)
+	}
+	for class, n := range s.Links {
+		put(linksBy, float64(n), class)
+	}
+	for class, n := range s.Received {
+		put(receivedBy, float64(n), class)
+	}
+	for class, n := range s.Copies {
+		put(copiesBy, float64(n), class)
+	}
+	for _, r := range s.Routes {
+		put(routeMessages, float64(r.Matched), r.Pattern, r.Address)
+		for _, c := range []struct {
+			what string
+			n    uint64
+		}{{"copied", r.Copied}, {"delivered", r.Delivered}, {"released", r.Released}, {"dropped", r.Dropped}} {
+			put(routeCopies, float64(c.n), r.Pattern, r.Address, c.what)
+		}
+	}
+	for _, h := range s.Hops {
+		put(hopConnections, float64(h.Connected), h.Hop)
+		put(hopWaiting, float64(h.Waiting), h.Hop)
+		put(hopCopies, float64(h.Copies), h.Hop)
 	}
 }
 
@@ -97,6 +132,16 @@ var (
 	fileErrors      = metric{"table_file_errors_total", "Contents of the table file that were refused.", prometheus.CounterValue, []string{"file"}}
 	fileRows        = metric{"table_file_rows", "Rows of the table file when it was last loaded.", prometheus.GaugeValue, []string{"file"}}
 	fileLoaded      = metric{"table_file_loaded_timestamp_seconds", "When the table file was last loaded.", prometheus.GaugeValue, []string{"file"}}
+
+	connectionsBy  = metric{"open_connections", "Connections that are open, by class: client, websocket, router (another of our kind, which dialled), hop (we dialled).", prometheus.GaugeValue, []string{"class"}}
+	linksBy        = metric{"open_links", "Links of clients that are attached, by class: sender, anonymous, management, receiver.", prometheus.GaugeValue, []string{"class"}}
+	receivedBy     = metric{"link_messages_received_total", "Messages that came in, by class of link.", prometheus.CounterValue, []string{"class"}}
+	copiesBy       = metric{"link_copies_total", "Copies handed to a link, by class: receiver, hop.", prometheus.CounterValue, []string{"class"}}
+	routeMessages  = metric{"route_messages_total", "Messages that used the row. The first 100 configured rows that are used have series of their own; all others share one.", prometheus.CounterValue, []string{"pattern", "address"}}
+	routeCopies    = metric{"route_copies_total", "Copies made for the row, by what became of them; copied counts all.", prometheus.CounterValue, []string{"pattern", "address", "fate"}}
+	hopConnections = metric{"hop_connections", "Connections to the hop that are open. The first 100 hops have series of their own; all others share one.", prometheus.GaugeValue, []string{"hop"}}
+	hopWaiting     = metric{"hop_waiting", "Copies for the hop that are queued, or sent without an outcome.", prometheus.GaugeValue, []string{"hop"}}
+	hopCopies      = metric{"hop_copies_total", "Copies handed to the hop.", prometheus.CounterValue, []string{"hop"}}
 
 	connections = metric{"connections", "Connections of clients that are open.", prometheus.GaugeValue, nil}
 	outcomes    = metric{"outcomes_total", "Outcomes of messages told to senders, by outcome.", prometheus.CounterValue, []string{"outcome"}}

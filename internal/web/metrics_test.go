@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -65,6 +66,32 @@ func TestMetrics(t *testing.T) {
 	for line := range strings.Lines(page) {
 		if rest, ok := strings.CutPrefix(line, "# HELP fingerpost_"); ok && len(strings.Fields(rest)) < 3 {
 			t.Errorf("no help: %s", line)
+		}
+	}
+}
+
+func TestMetricsByClassRouteAndHop(t *testing.T) {
+	stats := forwarder.Stats{
+		Connections: map[string]int64{"client": 2}, Links: map[string]int64{"receiver": 3}, Received: map[string]uint64{"anonymous": 4},
+		Copies: map[string]uint64{"hop": 5},
+		Routes: []forwarder.RouteStats{
+			{Pattern: "A", Address: "amqp://b", Matched: 6, Copied: 7, Delivered: 8, Released: 9, Dropped: 10}, {Pattern: "other", Address: "other"},
+		},
+		Hops: []forwarder.HopStats{{Hop: "amqp://b", Copies: 11, Connected: 1, Waiting: 12}},
+	}
+	status, page := get(t, handler(Options{Metrics: Metrics{Node: func() forwarder.Stats { return stats }}}), "/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("got %d\n%s", status, page)
+	}
+	for _, want := range []string{
+		`fingerpost_open_connections{class="client"} 2`, `fingerpost_open_links{class="receiver"} 3`,
+		`fingerpost_link_messages_received_total{class="anonymous"} 4`, `fingerpost_link_copies_total{class="hop"} 5`,
+		`fingerpost_route_messages_total{address="amqp://b",pattern="A"} 6`, `fingerpost_route_messages_total{address="other",pattern="other"} 0`,
+		`fingerpost_route_copies_total{address="amqp://b",fate="copied",pattern="A"} 7`, `fingerpost_route_copies_total{address="amqp://b",fate="dropped",pattern="A"} 10`,
+		`fingerpost_hop_copies_total{hop="amqp://b"} 11`, `fingerpost_hop_connections{hop="amqp://b"} 1`, `fingerpost_hop_waiting{hop="amqp://b"} 12`,
+	} {
+		if !strings.Contains(page, "\n"+want) {
+			t.Errorf("no %s", want)
 		}
 	}
 }

@@ -18,6 +18,7 @@ type Server struct {
 type Options struct {
 	Ready   func() bool // whether the router takes messages; nil: it does
 	Metrics Metrics
+	AMQP    http.Handler // at /amqp; nil: there is none
 }
 
 // Listen opens the port.
@@ -42,6 +43,9 @@ func handler(o Options) http.Handler {
 		fmt.Fprintln(w, "ready")
 	})
 	mux.Handle("GET /metrics", o.Metrics.handler())
+	if o.AMQP != nil {
+		mux.Handle("/amqp", o.AMQP)
+	}
 	return mux
 }
 

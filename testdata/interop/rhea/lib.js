@@ -29,7 +29,7 @@ function emit(event, fields) {
 
 // login gives how to log in: by TLS where the URL says amqps, with the user and password of the URL, or the certificate of INTEROP_CERT.
 function login(url) {
-    const u = new URL(url.replace(/^amqps?:/, 'http:'));
+    const u = new URL(url.replace(/^(amqps?|wss?):/, 'http:'));
     const o = { host: u.hostname, port: Number(u.port || 5672), username: 'anonymous' };
     if (u.username) Object.assign(o, { username: decodeURIComponent(u.username), password: decodeURIComponent(u.password) });
     if (url.startsWith('amqps:')) {
@@ -57,7 +57,8 @@ function connect(url, options) {
         });
     }
     container.on('error', (e) => { emit('error', { where: 'client', description: String(e && e.stack || e) }); process.exit(1); });
-    const c = container.connect(Object.assign({ reconnect: false, max_frame_size: 65536 }, login(url), options));
+    const web = /^ws:/.test(url) ? { connection_details: container.websocket_connect(require('ws'))(url, ['amqp'], {}) } : {};
+    const c = container.connect(Object.assign(web, { reconnect: false, max_frame_size: 65536 }, login(url), options));
     return c;
 }
 

@@ -1,0 +1,101 @@
+package forwarder
+
+import (
+	"container/list"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Lost is an address whose messages went nowhere.
+type Lost struct {
+	Address     string
+	Reason      string // why the last of them did
+	Count       uint64
+	First, Last time.Time
+}
+
+// maxLost bounds the tally of unrouted addresses: those that were seen last are kept.
+const maxLost = 1000
+
+// The lengths to which what a peer says is cut for people.
+const (
+	maxLostAddress = 200
+	maxLostReason  = 200
+)
+
+// The reasons of an address that nothing matches. A table remembers ten thousand patterns that have no rows any more, not those of before
+// it was opened.
+const (
+	reasonHandlerGone = "handler gone" // it had rows once
+	reasonNotWired    = "not wired"    // it had none, as far as is remembered
+)
+
+// lostTally counts messages that went nowhere, by address.
+type lostTally struct {
+	mu     sync.Mutex // guards what follows; a leaf
+	of     map[string]*list.Element
+	recent list.List // of *Lost, the latest first
+}
+
+// add notes a message. What is cut off may make two addresses one.
+func (t *lostTally) add(address, reason string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.of[address]
+	if e == nil {
+		if len(t.of) >= maxLost {
+			delete(t.of, t.recent.Remove(t.recent.Back()).(*Lost).Address)
+		}
+		if t.of == nil {
+			t.of = map[string]*list.Element{}
+		}
+		address = strings.Clone(address)
+		e = t.recent.PushFront(&Lost{Address: address, First: at})
+		t.of[address] = e
+	} else {
+		t.recent.MoveToFront(e)
+	}
+	x := e.Value.(*Lost)
+	x.Count++
+	x.Last, x.Reason = at, reason
+}
+
+// newest gives the addresses, that of the latest message first.
+func (t *lostTally) newest() []Lost {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]Lost, 0, len(t.of))
+	for e := t.recent.Front(); e != nil; e = e.Next() {
+		all = append(all, *e.Value.(*Lost))
+	}
+	return all
+}
+
+// addressOf is the address of a message as a person would look for it.
+func (l *inlink) addressOf(d *delivery) string {
+	if to, ok := d.To(); ok {
+		return string(to[:min(len(to), maxLostAddress)])
+	}
+	return l.target[:min(len(l.target), maxLostAddress)]
+}
+
+// notFound tallies an address that nothing matches. Called under the connection's lock.
+func (n *Node) notFound(l *inlink, d *delivery) {
+	reason := reasonNotWired
+	if _, ok := n.table.Snapshot().Emptied(l.addressOf(d)); ok {
+		reason = reasonHandlerGone
+		n.count.handlerGone.Add(1)
+	} else {
+		n.count.notWired.Add(1)
+	}
+	n.unrouted(l, d, reason)
+}
+
+// unrouted tallies an address whose message goes nowhere, and why. Called under the connection's lock.
+func (n *Node) unrouted(l *inlink, d *delivery, reason string) {
+	n.lost.add(l.addressOf(d), reason[:min(len(reason), maxLostReason)], time.Unix(0, l.c.clock()))
+}
+
+// Unrouted gives addresses whose messages went nowhere, at most 1000, that of the latest first.
+func (n *Node) Unrouted() []Lost { return n.lost.newest() }

@@ -1,0 +1,12 @@
+package engine
+
+// Links calls f for every link of the connection that both ends have attached, in no order.
+func (c *Conn) Links(f func(*Link)) {
+	for _, s := range c.byLocal {
+		for _, l := range s.links {
+			if l.answered && l.hasRemote && !l.gone {
+				f(l)
+			}
+		}
+	}
+}

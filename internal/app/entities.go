@@ -1,0 +1,101 @@
+package app
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
+)
+
+// nodeEntities are entities that the node lists afresh each time: connection, link, hop and unrouted.
+type nodeEntities struct {
+	kind       string
+	attributes []string
+	list       func() []admin.Entity
+}
+
+func (e nodeEntities) Type() string         { return e.kind }
+func (e nodeEntities) Attributes() []string { return e.attributes }
+func (e nodeEntities) List() []admin.Entity { return e.list() }
+
+// connectionEntities are the connections; deleting one closes it.
+type connectionEntities struct {
+	nodeEntities
+	node *forwarder.Node
+}
+
+// Delete closes a connection, by the identity that List gives.
+func (e connectionEntities) Delete(identity string) error {
+	if !e.node.CloseConnection(identity[len("connection/"):]) {
+		return fmt.Errorf("connection %s: %w", identity, admin.Refuse(admin.StatusNotFound, "it is gone"))
+	}
+	return nil
+}
+
+// registerNode adds what the node can tell of itself to the door.
+func registerNode(core *admin.Core, n *forwarder.Node) {
+	core.Register(connectionEntities{nodeEntities{
+		"connection", []string{"class", "container", "remote", "transport", "user", "mechanism", "role", "nodeId", "since", "links", "received", "sent"},
+		func() []admin.Entity { return listConnections(n) },
+	}, n})
+	core.Register(nodeEntities{
+		"link", []string{"connection", "container", "class", "address", "credit", "inFlight", "messages", "limited"},
+		func() []admin.Entity { return listLinks(n) },
+	})
+	core.Register(nodeEntities{
+		"hop", []string{"state", "nodeId", "links", "waiting", "copies"},
+		func() []admin.Entity { return listHops(n) },
+	})
+	core.Register(nodeEntities{
+		"unrouted", []string{"address", "reason", "count", "first", "last"},
+		func() []admin.Entity { return listUnrouted(n) },
+	})
+}
+
+func listConnections(n *forwarder.Node) []admin.Entity {
+	list := []admin.Entity{}
+	for _, c := range n.Connections() {
+		id := strconv.FormatUint(c.ID, 10)
+		list = append(list, admin.Entity{
+			"name": id, "identity": "connection/" + id, "class": c.Class, "container": c.Container, "remote": c.Remote, "transport": c.Transport,
+			"user": c.User, "mechanism": c.Mechanism, "role": c.Role, "nodeId": c.NodeID, "since": c.Since.UTC().Format(time.RFC3339),
+			"links": uint64(c.Links), "received": c.Received, "sent": c.Sent,
+		})
+	}
+	return list
+}
+
+func listLinks(n *forwarder.Node) []admin.Entity {
+	list := []admin.Entity{}
+	for _, l := range n.Links() {
+		list = append(list, admin.Entity{
+			"name": l.Name, "identity": fmt.Sprintf("link/%d/%s", l.Connection, l.Name), "connection": l.Connection, "container": l.Container,
+			"class": l.Class, "address": l.Address, "credit": uint64(l.Credit), "inFlight": uint64(max(l.InFlight, 0)), "messages": l.Messages, "limited": l.Limited,
+		})
+	}
+	return list
+}
+
+func listHops(n *forwarder.Node) []admin.Entity {
+	list := []admin.Entity{}
+	for _, h := range n.Hops() {
+		list = append(list, admin.Entity{
+			"name": h.Hop, "identity": "hop/" + h.Hop, "state": h.State, "nodeId": h.NodeID, "links": uint64(h.Links),
+			"waiting": uint64(max(h.Waiting, 0)), "copies": h.Copies,
+		})
+	}
+	return list
+}
+
+func listUnrouted(n *forwarder.Node) []admin.Entity {
+	list := []admin.Entity{}
+	for _, u := range n.Unrouted() {
+		list = append(list, admin.Entity{
+			"name": u.Address, "identity": "unrouted/" + u.Address, "address": u.Address, "reason": u.Reason, "count": u.Count,
+			"first": u.First.UTC().Format(time.RFC3339), "last": u.Last.UTC().Format(time.RFC3339),
+		})
+	}
+	return list
+}
