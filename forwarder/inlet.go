@@ -96,6 +96,7 @@ type inlink struct {
 	otherAt atomic.Int64 // Unix nanoseconds: when the link's messages last went elsewhere than those before, about
 	window  atomic.Int32 // what the link may have in flight
 	holding bool         // on Node.held
+	short   bool         // it may have more than it was given: the room was less, or the size of its messages not known
 
 	unmatched uint64 // the latest generation of the table at which nothing is known to have matched the target; that of an empty table is 0
 
@@ -197,8 +198,8 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 	}
 	l.used++
 	l.seq++
-	if l.l.Credit() == 0 {
-		l.look() // it may have more than it was given: the room was less, or the size of its messages not known
+	if l.short && l.l.Credit() == 0 {
+		l.look()
 	}
 	d.seq, d.born, l.settled = l.seq, c.clock(), in.Settled
 	if l.size == 0 {
@@ -427,10 +428,14 @@ func (l *inlink) grant() {
 	if free <= have || have > 0 && free-have < max(most/4, 1) {
 		return
 	}
+	l.short = l.size == 0
 	if l.hasTarget && !l.limited && !l.door {
+		want := free
 		if free = l.withRoom(free, have); free <= have || have > 0 && free-have < max(most/4, 1) {
+			l.short = l.short || free < want
 			return
 		}
+		l.short = l.short || free < want
 	}
 	l.l.Grant(uint32(free))
 }
