@@ -54,7 +54,7 @@ func (c *rowCache) put(slot uint32, r *Route) {
 const (
 	minRowCache   = 1 << 8
 	maxRowCache   = 1 << 14
-	minMatchCache = 1 << 8
+	minMatchCache = 1 << 10
 	maxMatchCache = 1 << 16
 )
 
@@ -156,7 +156,7 @@ func (w *wholeRow) finish(key uint64, ok bool) *Route {
 	r.key = key
 	c.match[0].Route = r
 	w.group = Group{Pattern: r.Pattern, Pick: r.Pick, Balance: r.Balance, HashKey: hashKey(r), Fallback: r.Fallback, Number: 1, Matches: c.match[:]}
-	r.group = &w.group
+	r.group, r.plain = &w.group, w.pattern.isPlain
 	r.simple = c.template.literal && c.when == nil && c.match[0].Problem == "" && !r.Optional && !r.Fallback
 	return r
 }
@@ -194,6 +194,28 @@ type cached struct {
 
 func newMatchCache(n int) *matchCache {
 	return &matchCache{sets: make([]matchSet, n/setSize), seen: make([]atomic.Uint32, 4*n)}
+}
+
+// grown is a larger cache with the same entries.
+func (c *matchCache) grown() *matchCache {
+	next := newMatchCache(4 * setSize * len(c.sets))
+	for i := range c.sets {
+		for j := range c.sets[i].entries {
+			e := c.sets[i].entries[j].Load()
+			if e == nil {
+				continue
+			}
+			set, tag := next.place(e.hash)
+			for k := range set.entries {
+				if set.entries[k].Load() == nil {
+					set.entries[k].Store(e)
+					set.tags[k].Store(tag)
+					break
+				}
+			}
+		}
+	}
+	return next
 }
 
 func hashAddress(addr string) uint64 { return maphash.String(seed, addr) }
@@ -273,8 +295,8 @@ func (s *Snapshot) keep(addr string, hash uint64, groups []Group, first, found, 
 	if at < 0 {
 		n := c.evicted.Add(1)
 		at = int(uint64(n)+hash>>40) % setSize
-		if size := setSize * len(c.sets); n > int64(size/2) && size < maxMatchCache {
-			s.caches.matches.CompareAndSwap(c, newMatchCache(4*size))
+		if size := setSize * len(c.sets); n > int64(size/8) && size < maxMatchCache {
+			s.caches.matches.CompareAndSwap(c, c.grown())
 		}
 	}
 	set.entries[at].Store(e)

@@ -293,6 +293,8 @@ func (s *Snapshot) matchSlots(dst []*Route, slots []uint32, m *matching) []*Rout
 		}
 		if rows[i] = s.kept(slot, refs[i]); rows[i] == nil {
 			m.touch += recordAt(s.chunks, refs[i]).u32(recordHeader)
+		} else if p := rows[i].group.Pattern; p != "" {
+			m.touch += uint32(p[0])
 		}
 	}
 	for i, slot := range slots {
@@ -315,7 +317,7 @@ func (s *Snapshot) matchSlots(dst []*Route, slots []uint32, m *matching) []*Rout
 
 // fit reports whether the row fits.
 func (m *matching) fit(r *Route) bool {
-	if r.c.pattern.plain() {
+	if r.plain {
 		return r.group.Pattern == m.addr
 	}
 	if m.last == nil || m.last.Pattern != r.Pattern {
