@@ -490,9 +490,9 @@ func originKeys(origin string) func(yield func(uint64) bool) {
 // probes are the keys under which a lookup looks for rows, and the slots that it finds: first all keys are gathered, then what they lead to
 // is read side by side, so that the processor waits for the memory of all of them at once.
 type probes struct {
-	keys  [16]uint32
+	keys  [8]uint32
 	n     int
-	few   [24]uint32 // slots, unless they are more
+	few   [16]uint32 // slots, unless they are more
 	found int
 	many  []uint32
 	grams map[uint64]bool // those of a long address

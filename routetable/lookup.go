@@ -56,7 +56,7 @@ func (s *Snapshot) LookupInto(dst []Group, addr string, property func(string) (s
 
 // LookupUncached is LookupInto without the cache of addresses.
 func (s *Snapshot) LookupUncached(dst []Group, addr string, property func(string) (string, bool)) []Group {
-	var room [16]*Route
+	var room [8]*Route
 	dst, _, _ = s.compute(dst, addr, s.rowsFor(room[:0], addr, hashAddress(addr)), property)
 	return dst
 }
@@ -68,7 +68,7 @@ func (s *Snapshot) look(dst []Group, addr string, property func(string) (string,
 	if e != nil && !e.when {
 		return append(dst, e.groups...), e.first, e.found
 	}
-	var room [16]*Route
+	var room [8]*Route
 	rows := s.rowsFor(room[:0], addr, hash)
 	out, first, found = s.compute(dst, addr, rows, property)
 	if e == nil {

@@ -275,7 +275,7 @@ type matching struct {
 }
 
 // sideBySide is how many rows are fetched at once.
-const sideBySide = 16
+const sideBySide = 8
 
 // matchSlots appends the rows of the slots, at most sideBySide, that fit. What no step depends on another for is read before it is looked at,
 // so that the processor waits for the memory of all rows at once.
