@@ -53,7 +53,7 @@ func (d *delivery) nextRow(c *Copy, g *planGroup) step {
 		d.lend(c, other, t.optional)
 		return isOver
 	}
-	d.conn.tally(c.planned()).released++
+	d.conn.tally(c.planned().row).released++
 	c.tried |= 1 << min(ti, 63)
 	c.target, c.Hop, c.due, c.fate = int32(ti), t.hop, 0, fateSent
 	if c.state == copySent {

@@ -12,10 +12,14 @@ import (
 // mayUse tells whether the client may send by a plan: the address that it was found by has to be among its grants, or the one that
 // was asked for where none was. It is looked up once for each plan. Called under the lock.
 func (c *conn) mayUse(l *inlink, d *delivery, p *plan) bool {
-	if p.account != c.account {
-		p.account, p.allowed = c.account, c.account.Send.Allow(p.askedFor(l, d))
+	if p.allowed.Load() == c.account {
+		return true
 	}
-	return p.allowed
+	if !c.account.Send.Allow(p.askedFor(l, d)) {
+		return false
+	}
+	p.allowed.Store(c.account)
+	return true
 }
 
 func (p *plan) askedFor(l *inlink, d *delivery) string {

@@ -40,9 +40,7 @@ type conn struct {
 	work           *work
 	at             int64     // the time, as of this batch; 0 not looked at yet
 	thirsty        []*inlink // links whose credit is to be looked at before the next flush
-	tallies        []*rowTally
-	lookups        []*lookup
-	noRow          rowTally // where copies are tallied that belong to no row
+	tallies        *tallies  // made when the first message comes
 
 	// Owned by the reader; Transfer and AfterInput run there.
 	batch  batch

@@ -107,6 +107,7 @@ type Node struct {
 	nextID  atomic.Uint64
 	count   counters
 	rows    rowCounts
+	shared  sharedPlans
 	pruned  atomic.Uint64 // times that peers were given up: plans that point to their lines are made anew
 
 	alarms alarms
@@ -343,6 +344,7 @@ func (n *Node) tick(at int64) {
 		p.tick(at)
 	}
 	n.rows.sweep(n.table)
+	n.shared.sweep(n, at)
 }
 
 // watchLimited has a link looked at when the table changes.

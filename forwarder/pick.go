@@ -173,7 +173,7 @@ func (d *delivery) addCopy(group, target int32, at int64) {
 // copied tallies a copy that goes to a target; discarding is none.
 func (d *delivery) copied(t *planTarget) {
 	if t.hop.Scheme != "null" {
-		d.conn.tally(t).copied++
+		d.conn.tally(t.row).copied++
 	}
 }
 

@@ -1,8 +1,10 @@
 package forwarder
 
 import (
+	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +14,9 @@ import (
 )
 
 // plan is what the table says of one address, with the hops' outlets at hand. It holds until one of the names that were looked up for
-// it leads elsewhere.
+// it leads elsewhere. Links share it.
 type plan struct {
+	name      string // the message's own address
 	address   string // the name that was looked up and found
 	found     bool   // some row counts: the message goes somewhere, or is discarded
 	discarded bool   // a null row, or a topic without a subscriber, and nothing else
@@ -34,12 +37,10 @@ type plan struct {
 	own    bool     // a predicate was asked: it holds for its message only
 	pruned uint64   // Node.pruned
 
-	// Guarded by the lock of the connection whose link it serves.
-	generation uint64         // of the table: up to here it is known to hold
-	stale      bool           // one of its hops turned out to be gone
-	lookup     lookup         // the rows that every message uses
-	account    *admin.Account // that allowed is for
-	allowed    bool           // the client may send by it
+	lookup lookup // the rows that every message uses
+
+	generation atomic.Uint64                 // of the table: up to here it is known to hold
+	allowed    atomic.Pointer[admin.Account] // the last one whose client was found to be free to send by it
 }
 
 type planGroup struct {
@@ -65,8 +66,8 @@ type planTarget struct {
 	retry    int           // times that a copy is tried again; -1 no limit
 	seed     uint64        // of balance hash
 
-	lookup *lookup // of a name that is maybe followed: the rows that are used with it
-	tally  rowTally
+	lookup *lookup   // of a name that is maybe followed: the rows that are used with it
+	row    *rowCount // nil: no row of the table
 }
 
 // present tells whether the target can be expected to take a copy; a name always is.
@@ -77,6 +78,71 @@ func (t *planTarget) busy() int {
 		return 0
 	}
 	return t.outlet.Busy()
+}
+
+// sharedPlans are the plans of messages that came by links without a target, by address: what these links would make for themselves is the same.
+type sharedPlans struct {
+	parts [64]planPart
+
+	// Of the node's tick.
+	generation uint64 // of the table at the last sweep
+	sweptAt    int64
+}
+
+type planPart struct {
+	mu sync.Mutex // a leaf
+	of map[string]*plan
+}
+
+// part is where the plan of an address is.
+func (x *sharedPlans) part(to string) *planPart {
+	return &x.parts[maphash.String(planSeed, to)%uint64(len(x.parts))]
+}
+
+var planSeed = maphash.MakeSeed()
+
+// get gives the plan of an address, nil where there is none that holds.
+func (x *sharedPlans) get(n *Node, s *routetable.Snapshot, to string) *plan {
+	part := x.part(to)
+	part.mu.Lock()
+	p := part.of[to]
+	part.mu.Unlock()
+	if p != nil && p.holds(n, s) {
+		return p
+	}
+	return nil
+}
+
+func (x *sharedPlans) put(to string, p *plan) {
+	part := x.part(to)
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	if len(part.of) >= 4*maxPlans/len(x.parts) {
+		clear(part.of)
+	}
+	if part.of == nil {
+		part.of = map[string]*plan{}
+	}
+	part.of[to] = p
+}
+
+// sweep lets go of plans that hold no more, now and then.
+func (x *sharedPlans) sweep(n *Node, at int64) {
+	s := n.table.Snapshot()
+	if s.Generation() == x.generation || at-x.sweptAt < int64(sweepPlans) {
+		return
+	}
+	x.generation, x.sweptAt = s.Generation(), at
+	for i := range x.parts {
+		part := &x.parts[i]
+		part.mu.Lock()
+		for to, p := range part.of {
+			if !p.holds(n, s) {
+				delete(part.of, to)
+			}
+		}
+		part.mu.Unlock()
+	}
 }
 
 // plans are the plans of one link, by address.
@@ -114,13 +180,28 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 	if p != nil && p.holds(n, s) {
 		return p
 	}
-	p = n.plan(s, string(to), hasTo, l, m.property, scratch)
-	switch {
-	case p.own:
-	case hasTo:
-		l.plans.keep(string(to), p)
-	default:
-		l.plans.noTo = p
+	if !hasTo {
+		p = n.plan(s, "", false, l, m.property, scratch)
+		if !p.own {
+			l.plans.noTo = p
+		}
+		return p
+	}
+	name := string(to)
+	if !l.hasTarget {
+		if p = n.shared.get(n, s, name); p != nil {
+			l.plans.keep(p.name, p)
+			return p
+		}
+	}
+	p = n.plan(s, name, true, l, m.property, scratch)
+	p.name = name
+	if p.own {
+		return p
+	}
+	l.plans.keep(name, p)
+	if !l.hasTarget && p.found {
+		n.shared.put(name, p)
 	}
 	return p
 }
@@ -148,19 +229,20 @@ func (x *plans) sweep(n *Node, s *routetable.Snapshot) {
 	}
 }
 
-// holds tells whether the plan would be made the same way now. Called under the lock.
+// holds tells whether the plan would be made the same way now.
 func (p *plan) holds(n *Node, s *routetable.Snapshot) bool {
-	if p.stale || p.dialled && p.pruned != n.pruned.Load() {
+	if p.dialled && p.pruned != n.pruned.Load() {
 		return false
 	}
-	if p.generation == s.Generation() {
+	known := p.generation.Load()
+	if known == s.Generation() {
 		return true
 	}
 	if p.brief {
 		return false
 	}
 	for _, name := range p.names {
-		if n.changedSince(s, p.generation, name) {
+		if n.changedSince(s, known, name) {
 			return false
 		}
 	}
@@ -169,7 +251,9 @@ func (p *plan) holds(n *Node, s *routetable.Snapshot) bool {
 			return false
 		}
 	}
-	p.generation = s.Generation()
+	if known < s.Generation() {
+		p.generation.CompareAndSwap(known, s.Generation())
+	}
 	return true
 }
 
@@ -225,7 +309,8 @@ func (l *inlink) matches() bool {
 // plan makes the plan of an address.
 func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, property func(string) (string, bool), scratch *[]routetable.Group) *plan {
 	n.count.plans.Add(1)
-	p := &plan{condition: wire.CondNotFound, generation: s.Generation(), pruned: n.pruned.Load()}
+	p := &plan{condition: wire.CondNotFound, pruned: n.pruned.Load()}
+	p.generation.Store(s.Generation())
 	if s.HasWhen() {
 		asked := property
 		property = func(name string) (string, bool) {
@@ -289,7 +374,7 @@ func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarg
 			}
 			used.rows = append(used.rows, rows[j])
 			t, ok := b.target(&g.Matches[j], used, outer, depth, g.Pick)
-			t.tally.row = rows[j]
+			t.row = rows[j]
 			if !ok && t.hop.Scheme == "null" {
 				used.nulls = append(used.nulls, rows[j])
 			}

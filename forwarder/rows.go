@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"maps"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,14 +24,16 @@ type rowCount struct {
 	lastUsed  atomic.Int64  // Unix nanoseconds of the batch; 0 never
 	turn      atomic.Uint32 // round robin of the group whose first row it is
 
-	_   [4]byte   // a cache line of its own
+	place uint32 // which of a connection's tallies is its: rows that came one after the other have different ones
+
 	sum *rowCount // where what the row counts is counted too: it has no series of its own; nil: it has
 }
 
 // rowCounts finds the counters of rows.
 type rowCounts struct {
-	mu sync.Mutex           // a leaf
-	of map[uint64]*rowCount // by Route.ID
+	mu   sync.Mutex           // a leaf
+	of   map[uint64]*rowCount // by Route.ID
+	made uint32
 
 	series map[uint64]routeName // rows with metrics of their own
 	other  rowCount             // of all others
@@ -46,6 +49,8 @@ func (c *rowCounts) find(matches []routetable.Match) []*rowCount {
 		r := c.of[id]
 		if r == nil {
 			r = c.newCount(matches[i].Route)
+			r.place = c.made
+			c.made++
 			c.of[id] = r
 		}
 		found[i] = r
@@ -117,30 +122,36 @@ func (n *Node) RowCounters(r *routetable.Route) admin.RowCounters {
 	return x
 }
 
-// rowTally is what the copies of one connection add to a row with the next flush. It lies in the plan, under the connection's lock.
+// rowTally is what one connection adds to a row with the next flush.
 type rowTally struct {
-	row    *rowCount // nil: no row of the table
-	listed bool      // on conn.tallies
+	row *rowCount // nil: none
 
-	copied, delivered, released, dropped uint32
+	matched, copied, delivered, released, dropped uint32
 }
+
+// tallies are those of one connection, under its lock. Two rows may share a place: the one that comes adds the other to its row.
+type tallies struct {
+	slots [tallySlots]rowTally
+	used  uint64 // slots, as bits
+	noRow rowTally
+}
+
+const tallySlots = 64
 
 // lookup is the rows that a lookup used; each is matched once for each message.
 type lookup struct {
-	rows     []*rowCount
-	nulls    []*rowCount // those of rows that discard, where they make no copy
-	messages uint32      // since the last flush
+	rows  []*rowCount
+	nulls []*rowCount // those of rows that discard, where they make no copy
 }
 
 // lookedUp notes that a message used the rows of a lookup. Called under the lock.
 func (c *conn) lookedUp(l *lookup) {
-	if len(l.rows) == 0 {
-		return
+	for _, r := range l.rows {
+		c.tally(r).matched++
 	}
-	if l.messages == 0 {
-		c.lookups = append(c.lookups, l)
+	for _, r := range l.nulls {
+		c.tally(r).delivered++
 	}
-	l.messages++
 }
 
 // use notes that a message follows a plan. Called under the lock.
@@ -151,21 +162,29 @@ func (c *conn) use(p *plan) {
 	}
 }
 
-// tally gives the tally of a target, to be added to. Called under the lock.
-func (c *conn) tally(t *planTarget) *rowTally {
-	if t.tally.row == nil {
-		return &c.noRow
+// tally gives the tally of a row, to be added to; nil is no row of the table. Called under the lock.
+func (c *conn) tally(r *rowCount) *rowTally {
+	if c.tallies == nil {
+		c.tallies = &tallies{}
 	}
-	if !t.tally.listed {
-		t.tally.listed = true
-		c.tallies = append(c.tallies, &t.tally)
+	if r == nil {
+		return &c.tallies.noRow
 	}
-	return &t.tally
+	i := r.place % tallySlots
+	t := &c.tallies.slots[i]
+	if t.row != r {
+		if t.row != nil {
+			t.add(c.clock())
+		}
+		*t = rowTally{row: r}
+		c.tallies.used |= 1 << i
+	}
+	return t
 }
 
 // ended tallies what became of a copy. Called under the lock.
 func (c *conn) ended(cp *Copy) {
-	t := c.tally(cp.planned())
+	t := c.tally(cp.planned().row)
 	if cp.outcome.Kind == wire.Accepted {
 		t.delivered++
 		return
@@ -183,60 +202,37 @@ func (c *conn) ended(cp *Copy) {
 
 // addTallies adds what was tallied since the last time to the rows. Called under the lock, before it is released.
 func (c *conn) addTallies() {
-	for i, t := range c.tallies {
-		t.add()
-		c.tallies[i] = nil
-	}
-	c.tallies = c.tallies[:0]
-	if len(c.lookups) == 0 {
+	if c.tallies == nil || c.tallies.used == 0 {
 		return
 	}
 	at := c.clock()
-	for i, l := range c.lookups {
-		l.add(at)
-		c.lookups[i] = nil
+	for used := c.tallies.used; used != 0; used &= used - 1 {
+		t := &c.tallies.slots[bits.TrailingZeros64(used)]
+		t.add(at)
+		*t = rowTally{}
 	}
-	c.lookups = c.lookups[:0]
+	c.tallies.used = 0
 }
 
-func (t *rowTally) add() {
+func (t *rowTally) add(at int64) {
 	t.addTo(t.row)
+	if t.matched > 0 {
+		t.row.lastUsed.Store(at)
+	}
 	if t.row.sum != nil {
 		t.addTo(t.row.sum)
 	}
-	*t = rowTally{row: t.row}
 }
 
 func (t *rowTally) addTo(r *rowCount) {
-	if t.copied > 0 {
-		r.copied.Add(uint64(t.copied))
-	}
-	if t.delivered > 0 {
-		r.delivered.Add(uint64(t.delivered))
-	}
-	if t.released > 0 {
-		r.released.Add(uint64(t.released))
-	}
-	if t.dropped > 0 {
-		r.dropped.Add(uint64(t.dropped))
-	}
-}
-
-func (l *lookup) add(at int64) {
-	for _, r := range l.rows {
-		r.matched.Add(uint64(l.messages))
-		r.lastUsed.Store(at)
-		if r.sum != nil {
-			r.sum.matched.Add(uint64(l.messages))
+	for _, x := range [...]struct {
+		n  uint32
+		to *atomic.Uint64
+	}{{t.matched, &r.matched}, {t.copied, &r.copied}, {t.delivered, &r.delivered}, {t.released, &r.released}, {t.dropped, &r.dropped}} {
+		if x.n > 0 {
+			x.to.Add(uint64(x.n))
 		}
 	}
-	for _, r := range l.nulls {
-		r.delivered.Add(uint64(l.messages))
-		if r.sum != nil {
-			r.sum.delivered.Add(uint64(l.messages))
-		}
-	}
-	l.messages = 0
 }
 
 // once takes out rows that a message's names led to more than once.
