@@ -27,10 +27,11 @@
 //	keep.go, keepyaml.go, keeparrow.go      edits of a table file that leave the rest of its text alone
 //
 // A lookup asks the match cache (cache.go). What is not there it asks of the index: rows are filed under hashes in one multimap (a literal
-// under itself; a wildcard form under the path of its segments, a cut of its prefix or a gram of its literals, whichever has the fewest
-// rows), and a filter of bits tells which of the address's own paths, cuts and grams are worth a look. Each slot that comes out leads by the
-// array of refs to its record; a literal is compared there, a wildcard row is taken from the row cache, or made of its record, and
-// matched. The rows are sorted into table order, and lookup.go makes groups of them.
+// under itself; a wildcard form under its literal segments, a cut of its prefix or a gram of its literals, whichever has the fewest
+// rows), and filters of bits tell which of the address's own keys are worth a look. Each slot that comes out leads by the array of refs to its
+// record; the row is taken from the row cache, or made of its record where the record may fit, and matched. A lookup waits for memory more than
+// for anything else, so each step is done for all candidates before the next. The rows are sorted into table order, and lookup.go makes
+// groups of them.
 //
 // An edit (Plan, by whoever has the turn) copies the newest snapshot, which is a handful of words, and does its ops on the copy: it writes
 // a record behind the others in the arena, its ref to the row's slot, the row's place to the order tree, its hashes to the index. Each copies
