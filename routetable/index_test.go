@@ -278,3 +278,120 @@ func TestInsertsAtOnePlace(t *testing.T) {
 	}
 	checkTable(t, table.Snapshot())
 }
+
+// TestManyOutlines fills a table with rows of more outlines than the index files rows under, and takes half of them out again.
+func TestManyOutlines(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	words := []string{"a", "bb", "ccc", "north", "device-0001", "temperature-of-the-outer-wall"}
+	segments := func(wild string) string {
+		parts := make([]string, 3+rnd.IntN(8))
+		for i := range parts {
+			if parts[i] = words[rnd.IntN(len(words))]; wild != "" && rnd.IntN(3) == 0 {
+				parts[i] = wild
+			}
+		}
+		return strings.Join(parts, "/")
+	}
+	table, have := New(), map[string]*pattern{}
+	do := must(t)
+	check := func() {
+		t.Helper()
+		s := table.Snapshot()
+		if n := len(s.index.outlines); n > maxOutlines {
+			t.Fatalf("%d outlines", n)
+		}
+		for range 300 {
+			addr := segments("")
+			if rnd.IntN(2) == 0 {
+				addr = topicPrefix + addr
+			}
+			want := 0
+			for _, p := range have {
+				if p.match(addr) {
+					want++
+				}
+			}
+			if got := len(s.LookupUncached(nil, addr, nil)); got != want {
+				t.Fatalf("%q finds %d rows, want %d", addr, got, want)
+			}
+		}
+	}
+	for len(have) < 1500 {
+		text := segments("%")
+		switch rnd.IntN(4) {
+		case 0:
+			text = topicPrefix + segments("*")
+		case 1:
+			text += "/*"
+		}
+		if have[text] == nil {
+			p, err := compilePattern(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have[text] = p
+			do(table.Add(text, "h"))
+		}
+	}
+	if n := len(table.Snapshot().index.outlines); n != maxOutlines {
+		t.Errorf("%d outlines are too few to try this", n)
+	}
+	check()
+	for text := range have {
+		if rnd.IntN(2) == 0 {
+			delete(have, text)
+			do(table.DeletePattern(text))
+		}
+	}
+	check()
+}
+
+// TestScanGlob holds the quick reader of simple globs to the one that takes all.
+func TestScanGlob(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for range 20_000 {
+		body := make([]byte, rnd.IntN(12))
+		for i := range body {
+			body[i] = "a/*?*-,!^.b"[rnd.IntN(11)]
+		}
+		if refuseGlob(globPrefix+string(body)) != nil {
+			continue
+		}
+		forms, err := expandBraces(string(body))
+		if err != nil || len(forms) != 1 {
+			t.Fatalf("%q: %d forms, %v", body, len(forms), err)
+		}
+		want, got := joinTokens(forms[0]), scanGlob(nil, string(body))
+		if len(got) != len(want) {
+			t.Fatalf("%q: got %v, want %v", body, got, want)
+		}
+		for i := range got {
+			if got[i].kind != want[i].kind || got[i].lit != want[i].lit {
+				t.Fatalf("%q: got %v, want %v", body, got, want)
+			}
+		}
+	}
+}
+
+// TestParsePlain holds the quick reader of usual addresses to the one that takes all.
+func TestParsePlain(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	plain := 0
+	for range 50_000 {
+		text := []byte("amqp://")
+		for range rnd.IntN(12) {
+			text = append(text, "ab9.-:/5672~@[]%A"[rnd.IntN(17)])
+		}
+		var quick, whole parsedHop
+		if !quick.parsePlain(string(text)) {
+			continue
+		}
+		plain++
+		if err := whole.parseURL(string(text)); err != nil || whole != quick {
+			t.Fatalf("%q: got %+v, want %+v, %v", text, quick, whole, err)
+		}
+	}
+	if plain < 1000 {
+		t.Errorf("%d of the addresses are plain", plain)
+	}
+}
