@@ -142,6 +142,7 @@ func (c *conn) answered(l *engine.Link) {
 	case *line:
 		x.attached(l)
 	case *receiver:
+		x.isAnswered = true
 		x.pump()
 	case *inlink:
 		c.dialled.backRefused = false

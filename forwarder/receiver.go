@@ -13,12 +13,13 @@ import (
 // receiver is a link by which a client takes messages: the outlet link:ID. Its attach is a row, gone with the link.
 type receiver struct {
 	line
-	id       uint64
-	origin   string
-	address  string
-	private  bool      // the address was made for it
-	isReturn bool      // attached by us, for the replies to a client's container id
-	paths    list.List // of *path, that lead by it; guarded by replies.mu
+	id         uint64
+	origin     string
+	address    string
+	private    bool      // the address was made for it
+	isAnswered bool      // such a client took the link
+	isReturn   bool      // attached by us, for the replies to a client's container id
+	paths      list.List // of *path, that lead by it; guarded by replies.mu
 }
 
 // capQueue is the source capability of competing consumers.

@@ -66,7 +66,11 @@ func (c *conn) attachReturn(address, name string, hasName bool) error {
 		}
 	}
 	if x.recent.Len() >= maxReturnsOfConn {
-		x.recent.Back().Value.(*receiver).l.Detach(nil)
+		oldest := x.recent.Back().Value.(*receiver)
+		if !oldest.isAnswered {
+			return fmt.Errorf("the client takes no links")
+		}
+		oldest.l.Detach(nil)
 	}
 	if x.session == nil || x.session.Ended() {
 		s, err := c.c.Engine.Begin()
