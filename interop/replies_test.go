@@ -67,7 +67,7 @@ func answerByGo(t testing.TB, url, name string) {
 			reply := amqp.NewMessage(m.GetData())
 			reply.ApplicationProperties = m.ApplicationProperties
 			reply.Properties = &amqp.MessageProperties{To: m.Properties.ReplyTo, CorrelationID: m.Properties.CorrelationID}
-			sender.Send(ctx, reply, nil) // one that is refused is missed by who asked
+			sender.SendWithReceipt(ctx, reply, nil) // a Messenger takes answers when it has sent all requests; one that is refused is missed by who asked
 		}
 	}()
 }
