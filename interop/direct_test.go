@@ -77,7 +77,7 @@ func TestSchemesThatClientsMayName(t *testing.T) {
 		}
 	}
 	for _, kind := range allClients {
-		for _, address := range []string{"topic:prices", "event:req/E"} {
+		for _, address := range []string{"topic:" + kind, "event:req/" + kind} {
 			wait := receiveBy(t, kind, r.url(), address, 1)
 			b := batchOf{to: address, id: kind, count: 1, sizes: []int{1}}
 			sameOutcomes(t, kind+" to "+address, sendBy(t, kind, r.url(), b), "accepted")
