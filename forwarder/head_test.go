@@ -38,6 +38,13 @@ func FuzzHeads(f *testing.F) {
 		if id, ok := replyNode(m.answersTo()); ok && !isNodeID(id) {
 			t.Errorf("node %q", id)
 		}
+		for _, s := range []wire.Span{m.scan.DeliveryAnnotations, m.scan.MessageAnnotations} {
+			if s.Present() {
+				if _, _, err := wire.ParseValue(s.Of(payload), nil); err != nil {
+					return // nonsense is passed on as nonsense
+				}
+			}
+		}
 		plain := m.appendPlain(append([]byte(nil), m.scan.Header.Of(payload)...))
 		m.toward = "$reply/00000000000000cc/y"
 		toward := m.appendAnnotations(append([]byte(nil), m.scan.Header.Of(payload)...), "00000000000000dd")
