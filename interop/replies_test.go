@@ -56,7 +56,8 @@ func answerByGo(t testing.TB, url, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
 	go func() {
 		for {
 			m, err := receiver.Receive(ctx, nil)
@@ -339,7 +340,7 @@ func TestRepliesAfterTheMiddleIsKilled(t *testing.T) {
 func TestRepliesToManyRequesters(t *testing.T) {
 	const sessions = 10
 	chain := startChain(t, 2, "NAME")
-	answerBy(t, rhea, chain[1].url(), "NAME")
+	answerByGo(t, chain[1].url(), "NAME")
 	for range sessions {
 		session := dialGo(t, chain[0].url())
 		sender, err := session.NewSender(within(t), "", nil)
