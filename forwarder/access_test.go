@@ -501,3 +501,30 @@ func TestListsCostAMessageNothing(t *testing.T) {
 		t.Errorf("%v allocations where there is no list", got)
 	}
 }
+
+// A peer that is slow to open is waited for as long as any hop.
+func TestADirectHopIsWaitedFor(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		if c, err := ln.Accept(); err == nil {
+			accepted <- c
+		}
+	}()
+	r := start(t, forwarder.Options{DeliveryTimeout: 700 * time.Millisecond})
+	addr, err := r.node.ListenWith(forwarder.ListenOptions{Address: "127.0.0.1:0", Direct: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := &router{t: t, node: r.node, table: r.table, url: "amqp://" + addr.String()}
+	began := time.Now()
+	got := r.verdict(direct.sender(""), message("amqp://"+ln.Addr().String()+"/x", ""))
+	if took := time.Since(began); got != "Released" || took < 700*time.Millisecond {
+		t.Errorf("got %s after %v, want Released after the delivery timeout", got, took)
+	}
+	(<-accepted).Close()
+	ln.Close()
+}

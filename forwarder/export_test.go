@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -87,6 +88,9 @@ func (n *Node) ConsistencyCheck() error {
 	}
 	return nil
 }
+
+// SweepReplies does what the clock does with the ways back for replies, as if it were that much later.
+func (n *Node) SweepReplies(later time.Duration) { n.replies.sweep(now() + int64(later)) }
 
 // CutPeers breaks the connections to dialled peers.
 func (n *Node) CutPeers() {

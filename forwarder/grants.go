@@ -102,6 +102,7 @@ func (n *Node) direct(p *plan, l *inlink, to string, hasTo bool) {
 		return
 	}
 	p.address, p.found, p.dialled = address, true, true
-	p.groups = []planGroup{{targets: []planTarget{{outlet: n.lineFor(hop, address, hasTo), hop: hop}}}}
+	ln := n.lineFor(hop, address, hasTo)
+	p.groups = []planGroup{{targets: []planTarget{{outlet: ln, line: ln, hop: hop, timeout: n.options.DeliveryTimeout, retry: -1}}}}
 	p.roots = []int32{0}
 }

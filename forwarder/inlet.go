@@ -28,13 +28,17 @@ type conn struct {
 	mu sync.Mutex // stands in for the connection's lock where c is nil
 
 	// Under the connection's lock.
-	dialled *peer          // we opened it, for this peer
-	caller  admin.Caller   // who is at the other end, for commands
-	account *admin.Account // what it may do
-	links   int            // that it has attached
-	peerID  string         // the other end's node id, if it is one of our kind
-	class   connClass
-	since   int64 // when it opened, Unix nanoseconds
+	dialled   *peer            // we opened it, for this peer
+	caller    admin.Caller     // who is at the other end, for commands
+	account   *admin.Account   // what it may do
+	links     int              // that it has attached
+	peerID    string           // the other end's node id, if it is one of our kind
+	back      *receiver        // where that end takes what is for it and those behind it
+	paths     map[string]*path // learned, that lead by back
+	returns   *returns         // of a client: by its container id
+	saidTaken bool             // that another has its container id
+	class     connClass
+	since     int64 // when it opened, Unix nanoseconds
 
 	received, sent uint64 // messages; copies
 	work           *work
@@ -73,6 +77,7 @@ type inlink struct {
 	target    string
 	hasTarget bool // else the link is anonymous: each message says where to
 	door      bool // target $management
+	replies   bool // attached by us at another node, for what comes back from there
 	limited   bool // nothing matches the target: one message at a time
 	thirsty   bool // on conn.thirsty
 
@@ -106,7 +111,9 @@ var _ amqp.Owner = (*conn)(nil)
 // Opened notes who the peer is.
 func (c *conn) Opened() {
 	if id, ok := c.c.Engine.Remote().Properties.Get(nodeIDProperty); ok {
-		c.peerID, _ = id.(string)
+		if text, _ := id.(string); isNodeID(text) {
+			c.peerID = text
+		}
 	}
 	c.n.join(c)
 	if c.dialled != nil {
@@ -119,7 +126,7 @@ func (c *conn) Opened() {
 // Attached answers a link of the peer's, or takes its answer to one of ours.
 func (c *conn) Attached(l *engine.Link) {
 	if l.Local() {
-		l.Context.(*line).attached(l)
+		c.answered(l)
 		return
 	}
 	if !c.roomFor(l) {
@@ -132,6 +139,20 @@ func (c *conn) Attached(l *engine.Link) {
 	}
 	if l.Context != nil {
 		c.links++
+	}
+}
+
+// answered: the peer took a link of ours.
+func (c *conn) answered(l *engine.Link) {
+	switch x := l.Context.(type) {
+	case *line:
+		x.attached(l)
+	case *receiver:
+		x.isAnswered = true
+		x.pump()
+	case *inlink:
+		c.dialled.backRefused = false
+		x.look()
 	}
 }
 
@@ -210,6 +231,10 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 		c.refuse(d, wire.CondDecodeError, err.Error())
 		return
 	}
+	d.findMarks()
+	if l.replies && !c.takeReply(d) {
+		return
+	}
 	if d.passed(c.n.id) {
 		c.n.count.loops.Add(1)
 		c.refuse(d, condLoop, "the message has been at this node before")
@@ -219,6 +244,7 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 		c.expired(d)
 		return
 	}
+	c.learn(d)
 	if l.door {
 		c.n.dispatch(d, c.n.doorPlan, &c.batch)
 		return
@@ -247,7 +273,7 @@ func (c *conn) forward(l *inlink, d *delivery) {
 		return
 	}
 	c.n.count.unrouted.Add(1)
-	if l.hasTarget && !d.Settled {
+	if l.hasTarget && !d.Settled && !c.n.isDead(l.addressOf(d)) {
 		l.wait(d)
 		return
 	}
@@ -490,6 +516,9 @@ func (c *conn) Detached(l *engine.Link, err error) {
 		c.links--
 		c.n.count.by.links[x.class()].Add(-1)
 		x.close()
+		if x.replies {
+			c.dialled.repliesEnded(x, err)
+		}
 	case *receiver:
 		c.links--
 		c.n.count.by.links[linkReceiver].Add(-1)
@@ -504,6 +533,9 @@ func (c *conn) Closed(err error) {
 	c.n.leave(c)
 	if c.dialled != nil {
 		c.dialled.closed(c, err)
+	}
+	if c.returns != nil {
+		c.n.replies.leave(c)
 	}
 }
 

@@ -71,10 +71,10 @@ func expiredOutcome() Outcome { return rejected(condExpired, "the message's time
 func (ln *line) ownHead(dst []byte, c *Copy, at int64) []byte {
 	m := c.Message
 	dst = m.appendHeader(dst, c, at)
-	if ln.dialled != nil {
+	if _, ok := ln.router(); ok {
 		return m.appendAnnotations(dst, ln.n.id)
 	}
-	return append(dst, m.Payload[m.scan.Header.End:m.scan.Bare]...)
+	return m.appendPlain(dst)
 }
 
 // differs tells whether the copy's header is not the one that came.

@@ -18,7 +18,8 @@ type line struct {
 	hop     *routetable.Hop
 	dialled *peer // nil: a receiver attached here
 	target  string
-	noName  bool // dialled, null target
+	noName  bool   // dialled, null target
+	node    string // of a receiver that another node attached: its id
 
 	busy        atomic.Int32 // copies queued, and sent without an outcome
 	queued      atomic.Int32 // copies queued, as of the last publish
@@ -251,12 +252,14 @@ func (ln *line) offer(cp *Copy) bool {
 	}
 	m := cp.Message
 	head, body := []byte(nil), m.Payload
-	if ln.dialled != nil {
-		if m.passed(ln.dialled.nodeID) {
+	if id, ok := ln.router(); ok {
+		if m.passed(id) {
 			ln.over(cp, rejected(condLoop, "the message has been at the next node before"))
 			return true
 		}
 		head, body = m.head, m.Payload[m.scan.Bare:]
+	} else if m.marked {
+		head, body = m.plain, m.Payload[m.scan.Bare:]
 	}
 	if m.until != 0 || cp.acquired {
 		at := ln.c.clock()

@@ -19,7 +19,11 @@ type Message struct {
 	scan  wire.Sections
 	owned bool   // Payload is ours; else it lies in the reader's buffer and is gone after the batch
 	buf   []byte // memory for Payload, used again
-	head  []byte // what goes in front of the bare message toward dialled hops, made when one is picked
+	head  []byte // what goes in front of the bare message toward other nodes, made when one is picked
+	plain []byte // what goes there toward receivers, where the message is marked
+
+	marked bool   // it has annotations of nodes, which receivers do not get
+	toward string // the address that it goes back to another node by; empty: its own
 
 	born  int64  // Unix nanoseconds: when it came
 	until int64  // Unix nanoseconds: its life ends then; 0 never
@@ -157,7 +161,7 @@ func newDelivery(c *conn, l *inlink, in *engine.InDelivery) *delivery {
 
 // recycle gives the memory back. Nothing may point to the delivery or its copies any more.
 func (d *delivery) recycle() {
-	buf, head, copies, later := d.buf, d.head, d.copies, d.later
+	buf, head, plain, copies, later := d.buf, d.head, d.plain, d.copies, d.later
 	if cap(buf) > maxKeptBuffer {
 		putBigBuffer(buf)
 		buf = nil
@@ -167,7 +171,7 @@ func (d *delivery) recycle() {
 	}
 	clear(copies)
 	d.serial.Add(1)
-	d.Message = Message{buf: buf[:0], head: head[:0]}
+	d.Message = Message{buf: buf[:0], head: head[:0], plain: plain[:0]}
 	d.conn, d.link, d.in, d.plan, d.told = nil, nil, nil, nil, nil
 	d.copies, d.later = copies[:0], later[:0]
 	d.waiting, d.seq, d.pending, d.counting, d.answered = 0, 0, 0, 0, false

@@ -110,7 +110,8 @@ type Node struct {
 	shared  sharedPlans
 	pruned  atomic.Uint64 // times that peers were given up: plans that point to their lines are made anew
 
-	alarms alarms
+	alarms  alarms
+	replies replies
 
 	doorPlan *plan
 
@@ -157,6 +158,7 @@ func New(core *admin.Core, o Options) *Node {
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
 	}
 	n.guard = amqp.NewGuard()
+	n.replies.init()
 	n.access.Store(newAccess(o.Access))
 	n.hops.Store(newHops(o.Hops))
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -340,6 +342,7 @@ func (n *Node) tick(at int64) {
 		ln.check(at)
 	}
 	n.recheckHeld()
+	n.replies.sweep(at)
 	for _, p := range peers {
 		p.tick(at)
 	}
@@ -415,7 +418,7 @@ func (n *Node) subscribe(caller admin.Caller, address, origin string, pick route
 }
 
 // newReplyAddress makes a name for a dynamic source.
-func (n *Node) newReplyAddress() string { return "$reply/" + n.id + "/" + randomID(12) }
+func (n *Node) newReplyAddress() string { return replyPrefix + n.id + "/" + randomID(12) }
 
 // NewID makes a node id: 64 random bits.
 func NewID() string { return randomID(8) }

@@ -33,6 +33,10 @@ type peer struct {
 	nodeID  string
 	running bool // a goroutine keeps the connection
 	lastUse int64
+
+	back        *inlink // by which replies come back from it, where it is a node
+	backAt      int64   // not to be attached before
+	backRefused bool    // said once
 }
 
 type lineKey struct {
@@ -230,6 +234,8 @@ func (p *peer) opened(c *conn) {
 	p.up.Store(true)
 	c.account = peerAccount()
 	p.down.Store(false)
+	p.backAt = 0
+	p.askReplies(now()) // before the first request
 	for _, ln := range p.all() {
 		ln.attach()
 	}
@@ -340,6 +346,7 @@ func (p *peer) tick(at int64) {
 		p.mu.Unlock()
 		return
 	}
+	p.askReplies(at)
 	c := p.c.c
 	c.Release()
 	if at-p.idleSince() > int64(idlePeer) {

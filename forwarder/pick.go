@@ -13,6 +13,9 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 	if p.dialled {
 		d.makeHead(n.id)
 	}
+	if d.marked && p.received {
+		d.plain = d.appendPlain(append(d.plain[:0], d.scan.Header.Of(d.Payload)...))
+	}
 	// The copies are pointed at once they are in the batch, so their slice gets its full size first.
 	if most := p.copies(); cap(d.copies) < most {
 		d.copies = make([]Copy, 0, most)

@@ -24,6 +24,8 @@ type plan struct {
 	problem   string // what the sender is told where the rows lead nowhere for a reason
 	condition wire.Symbol
 	dialled   bool // some hop is another node: it gets x-opt-via
+	back      bool // some hop is a node's link for replies
+	received  bool // some hop is a receiver
 	tapsOnly  bool // all targets are optional: copies go, but the message counts as unrouted
 	problems  int  // rows whose address cannot be reached
 
@@ -434,6 +436,11 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 	case "link":
 		if r := b.n.receiver(m.Hop.Name); r != nil {
 			t.outlet = &r.line
+			if r.node != "" {
+				b.p.dialled, b.p.back = true, true
+			} else {
+				b.p.received = true
+			}
 			if m.Route.Origin != r.origin { // else the row goes with the receiver
 				b.p.links = append(b.p.links, &r.line)
 			}

@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"container/list"
 	"fmt"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -12,10 +13,13 @@ import (
 // receiver is a link by which a client takes messages: the outlet link:ID. Its attach is a row, gone with the link.
 type receiver struct {
 	line
-	id      uint64
-	origin  string
-	address string
-	private bool // the address was made for it
+	id         uint64
+	origin     string
+	address    string
+	private    bool      // the address was made for it
+	isAnswered bool      // such a client took the link
+	isReturn   bool      // attached by us, for the replies to a client's container id
+	paths      list.List // of *path, that lead by it; guarded by replies.mu
 }
 
 // capQueue is the source capability of competing consumers.
@@ -38,21 +42,22 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		l.Refuse(&engine.LinkError{Condition: wire.CondInvalidField, Text: "a receiver needs a source address, or a dynamic source"})
 		return
 	}
+	if c.peerID != "" && address == replyPattern(c.peerID) {
+		c.attachReplies(l)
+		return
+	}
 	private := src.Dynamic || address != src.Address
 	if err := c.mayReceive(address, private); err != nil {
 		l.Refuse(err)
 		return
 	}
-	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private}
-	r.origin = fmt.Sprintf("link:%d", r.id)
-	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l, hop: &routetable.Hop{Scheme: "link", Name: fmt.Sprint(r.id), HasName: true, Text: r.origin, Key: r.origin}}
-	l.Context = r
+	r := c.newReceiver(l, address)
+	r.private = private
 	answer := *src
 	answer.Address, answer.HasAddress, answer.Filter, answer.DefaultOutcome = src.Address, true, nil, nil
 	if src.Dynamic {
 		answer.Address = address
 	}
-	c.n.addReceiver(r)
 	if err := c.n.subscribe(c.caller, address, r.origin, pickOf(src)); err != nil {
 		c.n.removeReceiver(r)
 		l.Context = nil
@@ -61,6 +66,18 @@ func (c *conn) attachReceiver(l *engine.Link) {
 	}
 	c.n.count.by.links[linkReceiver].Add(1)
 	l.Accept(&answer, l.Remote().Target, 0, engine.AttachOptions{})
+}
+
+// newReceiver makes the outlet of a link by which the peer takes messages. Called under the lock.
+func (c *conn) newReceiver(l *engine.Link, address string) *receiver {
+	r := &receiver{id: c.n.nextID.Add(1), address: address}
+	r.origin = fmt.Sprintf("link:%d", r.id)
+	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l, hop: &routetable.Hop{Scheme: "link", Name: fmt.Sprint(r.id), HasName: true, Text: r.origin, Key: r.origin}}
+	if l != nil {
+		l.Context = r
+	}
+	c.n.addReceiver(r)
+	return r
 }
 
 // pickOf tells how a receiver shares its address: every receiver gets a copy, unless it asks for a queue.
@@ -80,6 +97,13 @@ func pickOf(src *wire.Source) routetable.Pick {
 func (r *receiver) close() {
 	r.line.close()
 	r.n.removeReceiver(r)
+	switch {
+	case r.node != "":
+		r.n.replies.release(r)
+		return
+	case r.isReturn:
+		r.c.returnEnded(r)
+	}
 	if _, err := r.n.core.Do(r.c.caller, admin.Withdraw{Origin: r.origin}); err != nil {
 		r.n.log.Error("withdraw failed", "origin", r.origin, "error", err)
 	}

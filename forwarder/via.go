@@ -22,6 +22,11 @@ func (m *Message) passed(node string) bool {
 
 // makeHead writes what goes before the bare message toward dialled hops: the sections as received, and this node added to x-opt-via.
 func (d *delivery) makeHead(node string) {
+	if d.plan.back {
+		if to, ok := d.To(); !ok || string(to) != d.plan.address || d.marked {
+			d.toward = d.plan.address
+		}
+	}
 	d.head = append(d.head[:0], d.scan.Header.Of(d.Payload)...)
 	d.head = d.appendAnnotations(d.head, node)
 }
@@ -29,7 +34,7 @@ func (d *delivery) makeHead(node string) {
 // appendAnnotations appends the annotations as received, with node added to x-opt-via.
 func (m *Message) appendAnnotations(dst []byte, node string) []byte {
 	s := &m.scan
-	dst = append(dst, s.DeliveryAnnotations.Of(m.Payload)...)
+	dst = m.appendToward(dst)
 	var ids wire.List
 	section := s.MessageAnnotations.Of(m.Payload)
 	if len(section) > 0 {
@@ -48,6 +53,62 @@ func (m *Message) appendAnnotations(dst []byte, node string) []byte {
 		return append(dst, section...)
 	}
 	return out
+}
+
+// appendToward appends the delivery annotations as received, and where the reply goes.
+func (m *Message) appendToward(dst []byte) []byte {
+	section := m.scan.DeliveryAnnotations.Of(m.Payload)
+	if m.toward == "" {
+		return append(dst, section...)
+	}
+	raw, err := wire.AppendValue(nil, m.toward)
+	if err != nil {
+		return append(dst, section...)
+	}
+	out, err := wire.AppendMapWithEntry(dst, section, wire.CodeDeliveryAnnotations, towardKey, raw)
+	if err != nil {
+		return append(dst, section...)
+	}
+	return out
+}
+
+// findMarks finds out whether the message has annotations of nodes.
+func (m *Message) findMarks() {
+	m.marked = hasAnnotation(m.scan.MessageAnnotations.Of(m.Payload), viaKey) || hasAnnotation(m.scan.DeliveryAnnotations.Of(m.Payload), towardKey)
+}
+
+func hasAnnotation(section []byte, key string) bool {
+	if len(section) == 0 {
+		return false
+	}
+	_, ok, err := wire.LookupAnnotation(section, key)
+	return ok && err == nil
+}
+
+// appendPlain appends the annotations as receivers get them: without those of nodes.
+func (m *Message) appendPlain(dst []byte) []byte {
+	s := &m.scan
+	if !m.marked {
+		return append(dst, m.Payload[s.Header.End:s.Bare]...)
+	}
+	dst = appendWithout(dst, s.DeliveryAnnotations.Of(m.Payload), wire.CodeDeliveryAnnotations, towardKey)
+	return appendWithout(dst, s.MessageAnnotations.Of(m.Payload), wire.CodeMessageAnnotations, viaKey)
+}
+
+func appendWithout(dst, section []byte, code uint64, key string) []byte {
+	out, err := wire.AppendMapWithEntry(dst, section, code, key, nil)
+	if err != nil {
+		return append(dst, section...)
+	}
+	return out
+}
+
+// router is the id of the node at the other end; ok is false for a receiver that is none.
+func (ln *line) router() (id string, ok bool) {
+	if ln.dialled != nil {
+		return ln.dialled.nodeID, true
+	}
+	return ln.node, ln.node != ""
 }
 
 // property gives a message property for predicates and hashing: an application property, else a standard one by its specification name.

@@ -21,6 +21,7 @@ import (
 // How much is done by "make interop".
 const (
 	messagesUnderLoad = 50_000
+	requesters        = 10_000
 )
 
 var perMillisecond = 0 // messages; 0: as many as go

@@ -196,11 +196,17 @@ func (r *router) url() string { return "amqp://" + r.addr }
 // startRouter runs the router with a table in arrow form and waits until it is ready.
 func startRouter(t testing.TB, name, table string, args ...string) *router {
 	t.Helper()
+	return startRouterOn(t, name, "127.0.0.1:0", table, args...)
+}
+
+// startRouterOn runs the router on an address.
+func startRouterOn(t testing.TB, name, addr, table string, args ...string) *router {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".routes")
 	if err := os.WriteFile(file, []byte(table), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"--listen", "amqp://127.0.0.1:0", "--table", file, "--name", name}, args...)
+	args = append([]string{"--listen", "amqp://" + addr, "--table", file, "--name", name}, args...)
 	r := &router{process: start(t, "router "+name, routerProgram, args...)}
 	ready, ok := strings.CutPrefix(r.line(), "ready amqp://")
 	if !ok {

@@ -18,13 +18,14 @@ const patience = 30 * time.Second
 const (
 	open, begin, attach, flow, transfer, disposition, detach, end, closing = 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18
 
-	errorCode                                    = 0x1d
-	received, accepted, rejected                 = 0x23, 0x24, 0x25
-	released, modified                           = 0x26, 0x27
-	source, target, coordinator                  = 0x28, 0x29, 0x30
-	saslMechanisms, saslInit, saslOutcome        = 0x40, 0x41, 0x44
-	headerSection, messageAnnotationsSect        = 0x70, 0x72
-	propertiesSection, dataSection, valueSection = 0x73, 0x75, 0x77
+	errorCode                                                      = 0x1d
+	received, accepted, rejected                                   = 0x23, 0x24, 0x25
+	released, modified                                             = 0x26, 0x27
+	source, target, coordinator                                    = 0x28, 0x29, 0x30
+	saslMechanisms, saslInit, saslOutcome                          = 0x40, 0x41, 0x44
+	headerSection, deliveryAnnotationsSect, messageAnnotationsSect = 0x70, 0x71, 0x72
+	propertiesSection, applicationPropertiesSect, dataSection      = 0x73, 0x74, 0x75
+	valueSection, footerSection                                    = 0x77, 0x78
 )
 
 var (

@@ -207,7 +207,7 @@ type rawDelivery struct {
 	peer    *rawConn
 }
 
-// newRawReceiver attaches a receiver on the address and gives it credit.
+// newRawReceiver attaches a receiver on the address, or where that is empty on one that the router makes, and gives it credit.
 func newRawReceiver(t testing.TB, addr, from string, credit uint32, capabilities ...string) *rawReceiver {
 	t.Helper()
 	c := dialRaw(t, addr)
@@ -215,6 +215,9 @@ func newRawReceiver(t testing.TB, addr, from string, credit uint32, capabilities
 		t.Fatal(err)
 	}
 	src := [][]byte{str(from)}
+	if from == "" {
+		src = [][]byte{null, null, null, null, boolean(true)}
+	}
 	if len(capabilities) > 0 {
 		src = append(src, null, null, null, null, null, null, null, null, null, sym(capabilities[0]))
 	}

@@ -172,6 +172,22 @@ func TestTheWalkOfTheReadme(t *testing.T) {
 	}
 }
 
+// The requests of the README are answered, and the way back is a row.
+func TestTheRequestsOfTheReadme(t *testing.T) {
+	replies, ways := 0, 0
+	for line := range strings.Lines(newStage(t).play(block(t, "## Request and reply", "sh"))) {
+		var e event
+		if decodeEvent(line, &e) && e.text("event") == "reply" {
+			replies++
+		} else if strings.HasPrefix(line, "$reply/") && strings.Contains(line, "/*") {
+			ways++
+		}
+	}
+	if replies != 2 || ways != 1 {
+		t.Errorf("got %d replies and %d ways back, want 2 and 1", replies, ways)
+	}
+}
+
 // sameEachTime leaves out what differs from run to run: times, ports, and the width of columns that have them.
 func sameEachTime(text string) string {
 	text = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`).ReplaceAllString(text, "TIME")

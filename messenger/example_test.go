@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
+	"time"
 
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/messenger"
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // A sender writes to a name; the table says where that is today.
@@ -197,4 +202,66 @@ func ExampleMessenger_Routes() {
 	// Output:
 	// accepted
 	// no route matches the address: "SKYNET" true
+}
+
+// A request goes through two routers, of which the first knows where the second is, and no more; its answer comes back by both.
+func ExampleDelivery_Reply_routers() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	second, secondAddr := startRouter("")
+	defer second.Stop(ctx)
+	first, firstAddr := startRouter("DEEP-THOUGHT --> " + secondAddr)
+	defer first.Stop(ctx)
+
+	service, err := messenger.New(messenger.Options{Name: "service"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer service.Close(ctx)
+	if _, err := service.Subscribe(ctx, "amqp://"+secondAddr+"/DEEP-THOUGHT", nil); err != nil {
+		log.Fatal(err)
+	}
+	client, err := messenger.New(messenger.Options{Name: "client"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	client.Routes().Add("*", "amqp://"+firstAddr)
+	if _, err := client.Put(ctx, &messenger.Message{Address: "DEEP-THOUGHT", ReplyTo: "~", Body: []byte("what is 6 times 7?")}); err != nil {
+		log.Fatal(err)
+	}
+
+	request, err := service.Get(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	request.Accept()
+	if _, err := request.Reply(ctx, &messenger.Message{Body: []byte("42")}); err != nil {
+		log.Fatal(err)
+	}
+
+	answer, err := client.Get(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer.Accept()
+	fmt.Printf("%s %s, a reply: %v\n", request.Message.Body, answer.Message.Body, answer.IsReply())
+	// Output:
+	// what is 6 times 7? 42, a reply: true
+}
+
+// startRouter runs a router with a row, "" for none.
+func startRouter(row string) (n *forwarder.Node, addr string) {
+	table := routetable.New()
+	if pattern, address, ok := strings.Cut(row, " --> "); ok {
+		if _, err := table.Add(pattern, address); err != nil {
+			log.Fatal(err)
+		}
+	}
+	n = forwarder.New(admin.New(table, admin.Options{}), forwarder.Options{})
+	at, err := n.Listen("127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return n, at.String()
 }

@@ -40,7 +40,7 @@ func (m *Messenger) put(ctx context.Context, msg *Message, otherwise *way) (*Tra
 	if err := m.takeSlot(ctx); err != nil {
 		return nil, err
 	}
-	ways, err := m.route(msg.Address, e.property)
+	ways, err := m.route(msg.Address, e.property, otherwise == nil)
 	if err != nil && otherwise != nil {
 		ways, err = append(ways, *otherwise), nil
 	}
@@ -125,8 +125,8 @@ type way struct {
 }
 
 // route gives the ways of a message, one for each hop. The error, ErrNoRoute or one that wraps it, says that no way counts; ways that
-// do not count may be there with it. No ways and no error: discard.
-func (m *Messenger) route(address string, property func(string) (string, bool)) ([]way, error) {
+// do not count may be there with it. No ways and no error: discard. Where itself is set, an address that no row matches may be a hop.
+func (m *Messenger) route(address string, property func(string) (string, bool), itself bool) ([]way, error) {
 	s := m.routes.Snapshot()
 	var groupRoom [4]routetable.Group
 	groups := s.LookupInto(groupRoom[:0], address, property)
@@ -159,6 +159,9 @@ func (m *Messenger) route(address string, property func(string) (string, bool)) 
 	}
 	if counted > 0 || discarded {
 		return ways, nil
+	}
+	if !itself {
+		return ways, ErrNoRoute
 	}
 	hop, err := routetable.ParseHop(address)
 	if err == nil && isEndpoint(address, hop) {

@@ -148,3 +148,19 @@ func TestAReplyGoesBackToTheBrokerThatTheRequestCameFrom(t *testing.T) {
 		t.Errorf("reply without a reply-to: %v, want ErrNoRoute", err)
 	}
 }
+
+func TestAReplyIsNotDialled(t *testing.T) {
+	b := newBroker(t, "", "")
+	url := "amqp://" + b.addr()
+	alice, bob := newMessenger(t, messenger.Options{}), newMessenger(t, messenger.Options{})
+	_, err := bob.Subscribe(within(t), url+"/SERVICE", nil)
+	must(t, err)
+	for _, replyTo := range []string{"amqp://alice/replies", "127.0.0.1:9"} {
+		put(t, alice, &messenger.Message{Address: url + "/SERVICE", ReplyTo: replyTo})
+		tr, err := get(t, bob).Reply(within(t), &messenger.Message{})
+		must(t, err)
+		if copies := tr.Copies(); len(copies) != 1 || copies[0].Hop != url {
+			t.Errorf("the reply to %s goes to %+v, want back to %s", replyTo, copies, url)
+		}
+	}
+}

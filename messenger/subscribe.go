@@ -69,7 +69,7 @@ func (m *Messenger) Subscribe(ctx context.Context, address string, o *SubscribeO
 	if m.closing.Load() {
 		return nil, ErrClosed
 	}
-	ways, err := m.route(address, func(string) (string, bool) { return "", false })
+	ways, err := m.route(address, func(string) (string, bool) { return "", false }, true)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
