@@ -95,6 +95,25 @@ func (c *Core) Do(caller Caller, cmd Command) (routetable.Change, error) {
 	return x.changed(ch, err)
 }
 
+// DoAll does commands in their order, each as Do does and each a change of its own, and gives what came of each. They cost less than one Do
+// after the other; one that fails does not keep the others from being done.
+func (c *Core) DoAll(caller Caller, commands []Command) []error {
+	errs := make([]error, len(commands))
+	list := make([]*routetable.Request, 0, len(commands))
+	for i, cmd := range commands {
+		if errs[i] = caller.may(cmd.role(), cmd.operation()); errs[i] == nil {
+			list = append(list, &c.plan(caller, cmd).Request)
+		}
+	}
+	c.table.PlanAll(list)
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i], list = list[0].Err, list[1:]
+		}
+	}
+	return errs
+}
+
 // planned is a command on its way into the table.
 type planned struct {
 	routetable.Request
