@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,7 +131,7 @@ type Node struct {
 
 	mu        sync.Mutex // guards what follows; a leaf
 	stopping  bool
-	receivers map[string]*receiver // by id
+	receivers map[uint64]*receiver // by id
 	peers     map[string]*peer
 	lines     map[*line]struct{} // of peers
 	limited   map[*inlink]struct{}
@@ -150,7 +150,7 @@ func New(core *admin.Core, o Options) *Node {
 	n := &Node{
 		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
 		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
-		receivers: map[string]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
+		receivers: map[uint64]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
 		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{},
 		conns: map[uint64]*conn{}, hopCounts: map[string]*hopCount{}, otherHops: hopCount{name: otherSeries},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
@@ -384,32 +384,15 @@ func (n *Node) removeLine(ln *line) {
 	n.mu.Unlock()
 }
 
-func (n *Node) addReceiver(r *receiver) {
-	n.mu.Lock()
-	n.receivers[r.hop.Name] = r
-	n.mu.Unlock()
-}
-
-func (n *Node) removeReceiver(r *receiver) {
-	n.mu.Lock()
-	delete(n.receivers, r.hop.Name)
-	n.mu.Unlock()
-}
-
-func (n *Node) receiver(id string) *receiver {
+// receiver gives the receiver of a link: hop by its name; nil where there is none.
+func (n *Node) receiver(name string) *receiver {
+	id, err := strconv.ParseUint(name, 10, 64)
+	if err != nil || name[0] == '0' {
+		return nil
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.receivers[id]
-}
-
-// subscribe writes the row of a receiver.
-func (n *Node) subscribe(caller admin.Caller, address, origin string, pick routetable.Pick) error {
-	pattern, ok := routetable.QuotePattern(address)
-	if !ok {
-		return fmt.Errorf("the address %q cannot be received from", address)
-	}
-	_, err := n.core.Do(caller, admin.Subscribe{Origin: origin, Pattern: pattern, Address: origin, Pick: pick})
-	return err
 }
 
 // newReplyAddress makes a name for a dynamic source.

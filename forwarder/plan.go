@@ -349,7 +349,7 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 	case "link":
 		if r := b.n.receiver(m.Hop.Name); r != nil {
 			t.outlet = &r.line
-			if m.Route.Origin != r.origin { // else the row goes with the receiver
+			if m.Route.Origin != "link:"+m.Hop.Name { // else the row goes with the receiver
 				b.p.links = append(b.p.links, &r.line)
 			}
 		}

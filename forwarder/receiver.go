@@ -2,6 +2,8 @@ package forwarder
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
@@ -13,10 +15,22 @@ import (
 type receiver struct {
 	line
 	id      uint64
-	origin  string
 	address string
 	private bool // the address was made for it
+	queue   bool // one of the receivers of the address gets a copy, not each
+	row     rowState
 }
+
+// rowState tells where the row of a receiver is.
+type rowState uint8
+
+const (
+	rowWanted rowState = iota // on conn.rows
+	rowThere
+	rowOver // it is not to be, or to be withdrawn
+)
+
+func (r *receiver) origin() string { return "link:" + strconv.FormatUint(r.id, 10) }
 
 // capQueue is the source capability of competing consumers.
 const capQueue = wire.Symbol("queue")
@@ -43,24 +57,86 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		l.Refuse(err)
 		return
 	}
-	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private}
-	r.origin = fmt.Sprintf("link:%d", r.id)
-	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l, hop: &routetable.Hop{Scheme: "link", Name: fmt.Sprint(r.id), HasName: true, Text: r.origin, Key: r.origin}}
+	if err := checkReceivable(address); err != nil {
+		l.Refuse(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
+		return
+	}
+	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, queue: pickOf(src) == routetable.PickAny}
+	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
 	l.Context = r
 	answer := *src
 	answer.Address, answer.HasAddress, answer.Filter, answer.DefaultOutcome = src.Address, true, nil, nil
 	if src.Dynamic {
 		answer.Address = address
 	}
-	c.n.addReceiver(r)
-	if err := c.n.subscribe(c.caller, address, r.origin, pickOf(src)); err != nil {
-		c.n.removeReceiver(r)
-		l.Context = nil
-		l.Refuse(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
-		return
-	}
+	c.rows = append(c.rows, r)
 	c.n.count.by.links[linkReceiver].Add(1)
-	l.Accept(&answer, l.Remote().Target, 0, engine.AttachOptions{})
+	l.Accept(&answer, l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
+}
+
+// checkReceivable says why an address cannot be received from.
+func checkReceivable(address string) error {
+	pattern, ok := routetable.QuotePattern(address)
+	if !ok || len(pattern) > routetable.MaxTextBytes {
+		return fmt.Errorf("the address %.200q cannot be received from", address)
+	}
+	return nil
+}
+
+// writeRows makes the rows of receivers that attached and withdraws those of receivers that are gone, all that there are since the last time
+// as one batch. It is called before anything can depend on them: before the answers leave, and before a message or a target is looked up.
+// Called under the lock.
+func (c *conn) writeRows() {
+	for len(c.rows) > 0 { // a receiver that is refused its row is detached, and comes again
+		list := c.rows
+		c.rows = nil
+		commands := c.n.commandsOf(list)
+		for i, err := range c.n.core.DoAll(c.caller, commands) {
+			if err != nil {
+				c.n.log.Error("the row of a receiver could not be written", "origin", list[i].origin(), "error", err)
+				if r := list[i]; r.row == rowThere && r.l != nil {
+					r.l.Detach(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
+				}
+			}
+		}
+		if c.rows == nil {
+			clear(list)
+			if c.rows = list[:0]; cap(list) > maxKeptRows {
+				c.rows = nil
+			}
+			return
+		}
+	}
+}
+
+// maxKeptRows is how many rows the list of a connection keeps room for.
+const maxKeptRows = 64
+
+// commandsOf gives what is to be told to the table of each receiver, and keeps the list of receivers.
+func (n *Node) commandsOf(list []*receiver) []admin.Command {
+	commands := make([]admin.Command, len(list))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, r := range list {
+		if r.row == rowOver {
+			delete(n.receivers, r.id)
+			commands[i] = admin.Withdraw{Origin: r.origin()}
+			continue
+		}
+		r.row = rowThere
+		n.receivers[r.id] = r
+		pattern, _ := routetable.QuotePattern(r.address)
+		origin := r.origin()
+		commands[i] = admin.Subscribe{Origin: origin, Pattern: pattern, Address: origin, Pick: r.pick()}
+	}
+	return commands
+}
+
+func (r *receiver) pick() routetable.Pick {
+	if r.queue {
+		return routetable.PickAny
+	}
+	return routetable.PickAll
 }
 
 // pickOf tells how a receiver shares its address: every receiver gets a copy, unless it asks for a queue.
@@ -76,13 +152,15 @@ func pickOf(src *wire.Source) routetable.Pick {
 	return routetable.PickAll
 }
 
-// close takes the receiver's rows away and gives back what it did not take.
+// close gives back what the receiver did not take, and has its row withdrawn.
 func (r *receiver) close() {
 	r.line.close()
-	r.n.removeReceiver(r)
-	if _, err := r.n.core.Do(r.c.caller, admin.Withdraw{Origin: r.origin}); err != nil {
-		r.n.log.Error("withdraw failed", "origin", r.origin, "error", err)
+	if r.row == rowThere {
+		r.c.rows = append(r.c.rows, r)
+	} else if i := slices.Index(r.c.rows, r); i >= 0 { // nobody has seen it
+		r.c.rows = slices.Delete(r.c.rows, i, i+1)
 	}
+	r.row = rowOver
 }
 
 // dropped: the link went with a copy on it. Nobody can tell whether the receiver had it, so it is not sent again here.
