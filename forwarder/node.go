@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -133,6 +134,7 @@ type Node struct {
 	stopping  bool
 	receivers map[uint64]*receiver // by id
 	peers     map[string]*peer
+	active    []*line            // of receivers: all that have copies, and some that had
 	lines     map[*line]struct{} // of peers
 	limited   map[*inlink]struct{}
 	held      map[*inlink]struct{} // without credit for want of room
@@ -255,8 +257,8 @@ func (n *Node) inFlight() int {
 	for ln := range n.lines {
 		total += ln.Busy()
 	}
-	for _, r := range n.receivers {
-		total += r.Busy()
+	for _, ln := range n.active {
+		total += ln.Busy()
 	}
 	return total
 }
@@ -321,15 +323,12 @@ func (n *Node) poke() {
 
 func (n *Node) tick(at int64) {
 	n.mu.Lock()
-	lines := make([]*line, 0, len(n.lines)+len(n.receivers))
+	n.active = slices.DeleteFunc(n.active, (*line).unlist)
+	lines := make([]*line, 0, len(n.lines)+len(n.active))
 	for ln := range n.lines {
 		lines = append(lines, ln)
 	}
-	for _, r := range n.receivers {
-		if r.busy.Load() > 0 {
-			lines = append(lines, &r.line)
-		}
-	}
+	lines = append(lines, n.active...)
 	peers := make([]*peer, 0, len(n.peers))
 	for _, p := range n.peers {
 		peers = append(peers, p)
@@ -343,6 +342,29 @@ func (n *Node) tick(at int64) {
 		p.tick(at)
 	}
 	n.rows.sweep(n.table)
+}
+
+// list has the clock look at a receiver's line. Called when the line has got its first copy for long.
+func (n *Node) list(ln *line) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !ln.listed.Swap(true) {
+		n.active = append(n.active, ln)
+	}
+}
+
+// unlist takes the mark off a line that has no copies; false where it has. One that gets a copy meanwhile is seen here, or finds the mark
+// gone. Called under Node.mu.
+func (ln *line) unlist() bool {
+	if ln.busy.Load() > 0 {
+		return false
+	}
+	ln.listed.Store(false)
+	if ln.busy.Load() > 0 {
+		ln.listed.Store(true)
+		return false
+	}
+	return true
 }
 
 // watchLimited has a link looked at when the table changes.

@@ -17,7 +17,7 @@ type receiver struct {
 	id      uint64
 	address string
 	private bool // the address was made for it
-	queue   bool // one of the receivers of the address gets a copy, not each
+	shared  bool // one of the receivers of the address gets a copy, not each
 	row     rowState
 }
 
@@ -61,7 +61,7 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		l.Refuse(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
 		return
 	}
-	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, queue: pickOf(src) == routetable.PickAny}
+	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, shared: pickOf(src) == routetable.PickAny}
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
 	l.Context = r
 	answer := *src
@@ -133,7 +133,7 @@ func (n *Node) commandsOf(list []*receiver) []admin.Command {
 }
 
 func (r *receiver) pick() routetable.Pick {
-	if r.queue {
+	if r.shared {
 		return routetable.PickAny
 	}
 	return routetable.PickAll
