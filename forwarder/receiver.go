@@ -90,15 +90,11 @@ func (c *conn) writeRows() {
 	for len(c.rows) > 0 { // a receiver that is refused its row is detached, and comes again
 		list := c.rows
 		c.rows = nil
-		commands := c.n.commandsOf(list)
-		for i, err := range c.n.core.DoAll(c.caller, commands) {
+		c.n.core.DoAll(c.caller, c.n.commandsOf(list), func(i int, err error) {
 			if err != nil {
-				c.n.log.Error("the row of a receiver could not be written", "origin", list[i].origin(), "error", err)
-				if r := list[i]; r.row == rowThere && r.l != nil {
-					r.l.Detach(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
-				}
+				list[i].unwritten(err)
 			}
-		}
+		})
 		if c.rows == nil {
 			clear(list)
 			if c.rows = list[:0]; cap(list) > maxKeptRows {
@@ -106,6 +102,14 @@ func (c *conn) writeRows() {
 			}
 			return
 		}
+	}
+}
+
+// unwritten: the table did not take what was to become of the receiver's row.
+func (r *receiver) unwritten(err error) {
+	r.n.log.Error("the row of a receiver could not be written", "origin", r.origin(), "error", err)
+	if r.row == rowThere && r.l != nil {
+		r.l.Detach(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
 	}
 }
 

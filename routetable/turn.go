@@ -14,12 +14,12 @@ import (
 type Request struct {
 	Author Author
 	Plan   func(*Snapshot) ([]Op, error) // as in Table.Plan
+	Ops    []Op                          // where Plan is nil: as in Table.Apply. They stay the caller's
 
 	// The answer, as that of Table.Plan.
 	Change Change
 	Err    error
 
-	ops      []Op // where Plan is nil
 	caller   *caller
 	passing  bool // it has nothing for the disk, and may wait behind those that have
 	panicked any  // what it panicked with
@@ -80,7 +80,7 @@ func (t *Table) PlanAll(list []*Request) {
 	c := t.caller()
 	c.left = len(list)
 	for _, x := range list {
-		*x = Request{Author: x.Author, Plan: x.Plan, ops: x.ops, caller: c}
+		*x = Request{Author: x.Author, Plan: x.Plan, Ops: x.Ops, caller: c}
 	}
 	t.ask(c, list)
 	t.callers.Put(c)
@@ -102,7 +102,7 @@ func (t *Table) caller() *caller {
 func (t *Table) request(a *Author, ops []Op, plan func(*Snapshot) ([]Op, error)) (Change, error) {
 	c := t.caller()
 	c.left = 1
-	c.one.Author, c.one.ops, c.one.Plan, c.one.caller = *a, ops, plan, c
+	c.one.Author, c.one.Ops, c.one.Plan, c.one.caller = *a, ops, plan, c
 	c.list[0] = &c.one
 	t.ask(c, c.list[:])
 	change, err, panicked := c.one.Change, c.one.Err, c.one.panicked
@@ -194,7 +194,7 @@ var (
 // opsOf plans a request.
 func (x *Request) opsOf(s *Snapshot) ([]Op, error) {
 	if x.Plan == nil {
-		return x.ops, nil
+		return x.Ops, nil
 	}
 	return x.Plan(s)
 }
