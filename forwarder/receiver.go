@@ -64,14 +64,13 @@ func (c *conn) attachReceiver(l *engine.Link) {
 	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, shared: pickOf(src) == routetable.PickAny}
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
 	l.Context = r
-	answer := *src
-	answer.Address, answer.HasAddress, answer.Filter, answer.DefaultOutcome = src.Address, true, nil, nil
+	src.HasAddress, src.Filter, src.DefaultOutcome = true, nil, nil // else the answer says what was asked
 	if src.Dynamic {
-		answer.Address = address
+		src.Address = address
 	}
 	c.rows = append(c.rows, r)
 	c.n.count.by.links[linkReceiver].Add(1)
-	l.Accept(&answer, l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
+	l.Accept(src, l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
 }
 
 // checkReceivable says why an address cannot be received from.
