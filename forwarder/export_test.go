@@ -54,7 +54,7 @@ func (n *Node) ConsistencyCheck() error {
 	for _, r := range n.receivers {
 		if b := r.Busy(); b != 0 {
 			n.mu.Unlock()
-			return fmt.Errorf("the receiver %s is gone and has %d copies", r.origin, b)
+			return fmt.Errorf("the receiver %s is gone and has %d copies", r.origin(), b)
 		}
 	}
 	for key, p := range n.peers {

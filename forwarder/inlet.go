@@ -42,9 +42,10 @@ type conn struct {
 
 	received, sent uint64 // messages; copies
 	work           *work
-	at             int64     // the time, as of this batch; 0 not looked at yet
-	thirsty        []*inlink // links whose credit is to be looked at before the next flush
-	tallies        *tallies  // made when the first message comes
+	at             int64       // the time, as of this batch; 0 not looked at yet
+	rows           []*receiver // whose rows are to be made or withdrawn before the next flush, in order
+	thirsty        []*inlink   // links whose credit is to be looked at before the next flush
+	tallies        *tallies    // made when the first message comes
 
 	// Owned by the reader; Transfer and AfterInput run there.
 	batch  batch
@@ -172,6 +173,7 @@ func (c *conn) attachSender(l *engine.Link) {
 		l.Refuse(err)
 		return
 	}
+	c.writeRows()
 	l.Context = in
 	in.door = in.target == managementAddress
 	in.limited = in.hasTarget && !in.door && !in.matches()
@@ -204,6 +206,9 @@ func (c *conn) Transfer(d *engine.InDelivery, payload []byte, last bool) {
 
 // message takes a whole message and sends it on its way.
 func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned bool) {
+	if len(c.rows) > 0 {
+		c.writeRows()
+	}
 	d := newDelivery(c, l, in)
 	d.Payload, d.owned, d.Format, d.Settled = payload, owned, in.Format, in.Settled
 	if owned {
@@ -379,8 +384,11 @@ func (c *conn) TakeWork() amqp.Work {
 	return w
 }
 
-// BeforeFlush adds what was counted to the rows, and gives new credit to the links that have room.
+// BeforeFlush writes the rows of links that came or went, adds what was counted to the rows, and gives new credit to the links that have room.
 func (c *conn) BeforeFlush() {
+	if len(c.rows) > 0 {
+		c.writeRows()
+	}
 	c.addTallies()
 	c.at = 0
 	for _, l := range c.thirsty {
@@ -530,6 +538,7 @@ func (c *conn) Detached(l *engine.Link, err error) {
 
 // Closed: the connection is over.
 func (c *conn) Closed(err error) {
+	c.writeRows()
 	c.n.leave(c)
 	if c.dialled != nil {
 		c.dialled.closed(c, err)

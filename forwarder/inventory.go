@@ -115,7 +115,7 @@ func (c *conn) listLinks(most int) []Link {
 		case *inlink:
 			x.Class, x.Address, x.InFlight, x.Messages, x.Limited = own.class().String(), own.target, own.used, own.messages, own.limited
 		case *receiver:
-			x.Class, x.Address, x.InFlight, x.Messages = linkReceiver.String(), own.address, own.Busy(), own.sent
+			x.Class, x.Address, x.InFlight, x.Messages = linkReceiver.String(), own.address, own.Busy(), own.copiesSent()
 		case *line:
 			x.Class, x.Address, x.InFlight, x.Messages = linkHop.String(), own.target, own.Busy(), own.sent
 		default:
@@ -125,6 +125,14 @@ func (c *conn) listLinks(most int) []Link {
 	})
 	slices.SortFunc(links, func(a, b Link) int { return cmp.Compare(a.Name, b.Name) })
 	return links
+}
+
+// copiesSent is how many copies the line has sent. Called under the lock.
+func (ln *line) copiesSent() uint64 {
+	if ln.traffic == nil {
+		return 0
+	}
+	return ln.sent
 }
 
 // Hops gives the peers that the node keeps, by name.

@@ -15,10 +15,8 @@ import (
 // that attached lives as long as its link; a line to a dialled peer outlives the connection.
 type line struct {
 	n       *Node
-	hop     *routetable.Hop
-	dialled *peer // nil: a receiver attached here
-	target  string
-	noName  bool   // dialled, null target
+	dialled *peer  // nil: a receiver attached here
+	*toHop         // nil for a receiver
 	node    string // of a receiver that another node attached: its id
 
 	busy        atomic.Int32 // copies queued, and sent without an outcome
@@ -26,27 +24,39 @@ type line struct {
 	queuedBytes atomic.Int64
 	gone        atomic.Bool
 	slow        atomic.Bool // over the soft limit for slowAfter, and not empty since
-
-	alarmAt    int64 // guarded by alarms.mu; 0 none
-	alarmIndex int
+	listed      atomic.Bool // of a receiver: on Node.active
+	wanted      atomic.Bool // there are wants
 
 	wantMu sync.Mutex // a leaf; guards wants
 	wants  []*inlink  // links without credit for want of room here
-	wanted atomic.Bool
 
 	mu *sync.Mutex // the lock of the connection or of the peer; guards what follows
 	c  *conn       // nil while away
 	l  *engine.Link
 
-	queue    ring
-	bytes    int
-	earliest int64   // no queued copy expires before
+	*traffic // nil until the first copy: most receivers are idle
+}
+
+// toHop is what a line to a dialled hop has besides.
+type toHop struct {
+	hop    *routetable.Hop
+	target string
+	noName bool // null target
+
+	// Guarded by the lock of the line.
 	resend   []*Copy // of a link that just broke
-	later    []*Copy // released, to be tried again, by when they are due
 	attachAt int64   // a refused link is attached again after that
 	used     bool    // since the last tick
 	usedAt   int64   // when a tick last saw it used
 	retired  bool    // off the peer's list
+}
+
+// traffic is what a line has that copies use. It is guarded by the lock of the line.
+type traffic struct {
+	queue    ring
+	bytes    int
+	earliest int64   // no queued copy expires before
+	later    []*Copy // released, to be tried again, by when they are due
 	scratch  []byte  // for headers
 
 	published int             // queue.n, as told last
@@ -57,6 +67,9 @@ type line struct {
 	stuckAt   int64           // the last tick at which it had taken nothing for stuckAfter; 0 it does take
 	shares    map[*inlink]int // while stuck: the copies in the queue, by the link they came by
 	overdueAt int64           // no copy with the receiver is overdue before; 0 none ever
+
+	alarmAt    int64 // guarded by alarms.mu; 0 none
+	alarmIndex int
 }
 
 // slowAfter is how long a line may be over its soft limit before its hop is slow: one that takes 8000 messages a second is below half of
@@ -102,6 +115,9 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 	if ln.gone.Load() {
 		return back, ErrGone
 	}
+	if ln.traffic == nil {
+		ln.traffic = &traffic{}
+	}
 	if ln.dialled != nil {
 		if ln.retired && !ln.dialled.enlist(ln) {
 			return back, errMoved
@@ -111,6 +127,9 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 		ln.dialled.want()
 	}
 	ln.busy.Add(int32(len(copies)))
+	if ln.dialled == nil && !ln.listed.Load() {
+		ln.n.list(ln)
+	}
 	for _, cp := range copies {
 		cp.line, cp.state = ln, copyQueued
 		if ln.queue.n > 0 || cp.due != 0 {
@@ -126,15 +145,14 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 // tellRoom publishes how full the line is, where that has changed, and gives the links to wake that the connection does not wake itself.
 // Called under the lock.
 func (ln *line) tellRoom() (wake []*inlink) {
-	if ln.queue.n == ln.published {
+	if ln.traffic == nil || ln.queue.n == ln.published {
 		return nil
 	}
 	wake = ln.publish()
 	if wake == nil || ln.c == nil {
 		return wake
 	}
-	w := ln.c.toDo()
-	w.wake = append(w.wake, wake...)
+	ln.wakeBy(wake)
 	return nil
 }
 
@@ -228,6 +246,9 @@ func (ln *line) popped(cp *Copy) {
 
 // pump sends what is queued as far as credit and room allow. Called under the lock.
 func (ln *line) pump() {
+	if ln.traffic == nil {
+		return
+	}
 	for ln.queue.n > 0 {
 		cp := ln.queue.front()
 		size := len(cp.Message.Payload)
@@ -399,6 +420,10 @@ func (cp *Copy) late(at int64) {
 func (ln *line) close() {
 	ln.gone.Store(true)
 	ln.l = nil
+	if ln.traffic == nil {
+		ln.wakeBy(ln.takeWants())
+		return
+	}
 	ln.shares = nil
 	for ln.queue.n > 0 {
 		cp := ln.queue.pop()
@@ -409,7 +434,12 @@ func (ln *line) close() {
 		ln.over(cp, Outcome{Kind: wire.Released})
 	}
 	ln.later, ln.bytes = nil, 0
-	if wake := ln.publish(); wake != nil {
+	ln.wakeBy(ln.publish())
+}
+
+// wakeBy has the line's connection wake links. Called under the lock.
+func (ln *line) wakeBy(wake []*inlink) {
+	if wake != nil {
 		w := ln.c.toDo()
 		w.wake = append(w.wake, wake...)
 	}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,8 +134,9 @@ type Node struct {
 
 	mu        sync.Mutex // guards what follows; a leaf
 	stopping  bool
-	receivers map[string]*receiver // by id
+	receivers map[uint64]*receiver // by id
 	peers     map[string]*peer
+	active    []*line            // of receivers: all that have copies, and some that had
 	lines     map[*line]struct{} // of peers
 	limited   map[*inlink]struct{}
 	held      map[*inlink]struct{} // without credit for want of room
@@ -152,7 +154,7 @@ func New(core *admin.Core, o Options) *Node {
 	n := &Node{
 		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
 		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
-		receivers: map[string]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
+		receivers: map[uint64]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
 		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{},
 		conns: map[uint64]*conn{}, hopCounts: map[string]*hopCount{}, otherHops: hopCount{name: otherSeries},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
@@ -258,8 +260,8 @@ func (n *Node) inFlight() int {
 	for ln := range n.lines {
 		total += ln.Busy()
 	}
-	for _, r := range n.receivers {
-		total += r.Busy()
+	for _, ln := range n.active {
+		total += ln.Busy()
 	}
 	return total
 }
@@ -324,15 +326,12 @@ func (n *Node) poke() {
 
 func (n *Node) tick(at int64) {
 	n.mu.Lock()
-	lines := make([]*line, 0, len(n.lines)+len(n.receivers))
+	n.active = slices.DeleteFunc(n.active, (*line).unlist)
+	lines := make([]*line, 0, len(n.lines)+len(n.active))
 	for ln := range n.lines {
 		lines = append(lines, ln)
 	}
-	for _, r := range n.receivers {
-		if r.busy.Load() > 0 {
-			lines = append(lines, &r.line)
-		}
-	}
+	lines = append(lines, n.active...)
 	peers := make([]*peer, 0, len(n.peers))
 	for _, p := range n.peers {
 		peers = append(peers, p)
@@ -348,6 +347,29 @@ func (n *Node) tick(at int64) {
 	}
 	n.rows.sweep(n.table)
 	n.shared.sweep(n, at)
+}
+
+// list has the clock look at a receiver's line. Called when the line has got its first copy for long.
+func (n *Node) list(ln *line) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !ln.listed.Swap(true) {
+		n.active = append(n.active, ln)
+	}
+}
+
+// unlist takes the mark off a line that has no copies; false where it has. One that gets a copy meanwhile is seen here, or finds the mark
+// gone. Called under Node.mu.
+func (ln *line) unlist() bool {
+	if ln.busy.Load() > 0 {
+		return false
+	}
+	ln.listed.Store(false)
+	if ln.busy.Load() > 0 {
+		ln.listed.Store(true)
+		return false
+	}
+	return true
 }
 
 // watchLimited has a link looked at when the table changes.
@@ -389,32 +411,15 @@ func (n *Node) removeLine(ln *line) {
 	n.mu.Unlock()
 }
 
-func (n *Node) addReceiver(r *receiver) {
-	n.mu.Lock()
-	n.receivers[r.hop.Name] = r
-	n.mu.Unlock()
-}
-
-func (n *Node) removeReceiver(r *receiver) {
-	n.mu.Lock()
-	delete(n.receivers, r.hop.Name)
-	n.mu.Unlock()
-}
-
-func (n *Node) receiver(id string) *receiver {
+// receiver gives the receiver of a link: hop by its name; nil where there is none.
+func (n *Node) receiver(name string) *receiver {
+	id, err := strconv.ParseUint(name, 10, 64)
+	if err != nil || name[0] == '0' {
+		return nil
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.receivers[id]
-}
-
-// subscribe writes the row of a receiver.
-func (n *Node) subscribe(caller admin.Caller, address, origin string, pick routetable.Pick) error {
-	pattern, ok := routetable.QuotePattern(address)
-	if !ok {
-		return fmt.Errorf("the address %q cannot be received from", address)
-	}
-	_, err := n.core.Do(caller, admin.Subscribe{Origin: origin, Pattern: pattern, Address: origin, Pick: pick})
-	return err
 }
 
 // newReplyAddress makes a name for a dynamic source.

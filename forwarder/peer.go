@@ -86,7 +86,7 @@ func (p *peer) line(hop *routetable.Hop, routed string, hasTo bool) *line {
 	defer p.linesMu.Unlock()
 	ln := p.lines[k]
 	if ln == nil && !p.over {
-		ln = &line{n: p.n, hop: hop, dialled: p, target: k.target, noName: k.noName, mu: &p.mu}
+		ln = &line{n: p.n, dialled: p, mu: &p.mu, traffic: &traffic{}, toHop: &toHop{hop: hop, target: k.target, noName: k.noName}}
 		p.lines[k] = ln
 		p.n.addLine(ln)
 	}

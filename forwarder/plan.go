@@ -441,7 +441,7 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 			} else {
 				b.p.received = true
 			}
-			if m.Route.Origin != r.origin { // else the row goes with the receiver
+			if m.Route.Origin != "link:"+m.Hop.Name { // else the row goes with the receiver
 				b.p.links = append(b.p.links, &r.line)
 			}
 		}

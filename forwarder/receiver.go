@@ -3,6 +3,8 @@ package forwarder
 import (
 	"container/list"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
@@ -14,13 +16,25 @@ import (
 type receiver struct {
 	line
 	id         uint64
-	origin     string
 	address    string
-	private    bool      // the address was made for it
-	isAnswered bool      // such a client took the link
-	isReturn   bool      // attached by us, for the replies to a client's container id
-	paths      list.List // of *path, that lead by it; guarded by replies.mu
+	private    bool // the address was made for it
+	shared     bool // one of the receivers of the address gets a copy, not each
+	isAnswered bool // a client took the link that we attached
+	isReturn   bool // attached by us, for the replies to a client's container id
+	row        rowState
+	paths      *list.List // of *path, that lead by it, of another node; guarded by replies.mu
 }
+
+// rowState tells where the row of a receiver is.
+type rowState uint8
+
+const (
+	rowWanted rowState = iota // on conn.rows
+	rowThere
+	rowOver // it is not to be, or to be withdrawn
+)
+
+func (r *receiver) origin() string { return "link:" + strconv.FormatUint(r.id, 10) }
 
 // capQueue is the source capability of competing consumers.
 const capQueue = wire.Symbol("queue")
@@ -51,33 +65,108 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		l.Refuse(err)
 		return
 	}
-	r := c.newReceiver(l, address)
-	r.private = private
-	answer := *src
-	answer.Address, answer.HasAddress, answer.Filter, answer.DefaultOutcome = src.Address, true, nil, nil
-	if src.Dynamic {
-		answer.Address = address
-	}
-	if err := c.n.subscribe(c.caller, address, r.origin, pickOf(src)); err != nil {
-		c.n.removeReceiver(r)
-		l.Context = nil
+	if err := checkReceivable(address); err != nil {
 		l.Refuse(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
 		return
 	}
+	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, shared: pickOf(src) == routetable.PickAny}
+	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
+	l.Context = r
+	src.HasAddress, src.Filter, src.DefaultOutcome = true, nil, nil // else the answer says what was asked
+	if src.Dynamic {
+		src.Address = address
+	}
+	c.rows = append(c.rows, r)
 	c.n.count.by.links[linkReceiver].Add(1)
-	l.Accept(&answer, l.Remote().Target, 0, engine.AttachOptions{})
+	l.Accept(src, l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
 }
 
-// newReceiver makes the outlet of a link by which the peer takes messages. Called under the lock.
+// checkReceivable says why an address cannot be received from.
+func checkReceivable(address string) error {
+	pattern, ok := routetable.QuotePattern(address)
+	if !ok || len(pattern) > routetable.MaxTextBytes {
+		return fmt.Errorf("the address %.200q cannot be received from", address)
+	}
+	return nil
+}
+
+// writeRows makes the rows of receivers that attached and withdraws those of receivers that are gone, all that there are since the last time
+// as one batch. It is called before anything can depend on them: before the answers leave, and before a message or a target is looked up.
+// Called under the lock.
+func (c *conn) writeRows() {
+	for len(c.rows) > 0 { // a receiver that is refused its row is detached, and comes again
+		list := c.rows
+		c.rows = nil
+		c.n.core.DoAll(c.caller, c.n.commandsOf(list), func(i int, err error) {
+			if err != nil {
+				list[i].unwritten(err)
+			}
+		})
+		if c.rows == nil {
+			clear(list)
+			if c.rows = list[:0]; cap(list) > maxKeptRows {
+				c.rows = nil
+			}
+			return
+		}
+	}
+}
+
+// unwritten: the table did not take what was to become of the receiver's row.
+func (r *receiver) unwritten(err error) {
+	r.n.log.Error("the row of a receiver could not be written", "origin", r.origin(), "error", err)
+	if r.row == rowThere && r.l != nil {
+		r.l.Detach(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
+	}
+}
+
+// maxKeptRows is how many rows the list of a connection keeps room for.
+const maxKeptRows = 64
+
+// commandsOf gives what is to be told to the table of each receiver, and keeps the list of receivers.
+func (n *Node) commandsOf(list []*receiver) []admin.Command {
+	commands := make([]admin.Command, len(list))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, r := range list {
+		if r.row == rowOver {
+			delete(n.receivers, r.id)
+			commands[i] = admin.Withdraw{Origin: r.origin()}
+			continue
+		}
+		r.row = rowThere
+		n.receivers[r.id] = r
+		pattern, _ := routetable.QuotePattern(r.address)
+		origin := r.origin()
+		commands[i] = admin.Subscribe{Origin: origin, Pattern: pattern, Address: origin, Pick: r.pick()}
+	}
+	return commands
+}
+
+func (r *receiver) pick() routetable.Pick {
+	if r.shared {
+		return routetable.PickAny
+	}
+	return routetable.PickAll
+}
+
+// newReceiver makes the outlet of a link for replies, whose row its maker writes. Called under the lock.
 func (c *conn) newReceiver(l *engine.Link, address string) *receiver {
-	r := &receiver{id: c.n.nextID.Add(1), address: address}
-	r.origin = fmt.Sprintf("link:%d", r.id)
-	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l, hop: &routetable.Hop{Scheme: "link", Name: fmt.Sprint(r.id), HasName: true, Text: r.origin, Key: r.origin}}
+	r := &receiver{id: c.n.nextID.Add(1), address: address, private: true, row: rowOver}
+	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
 	if l != nil {
 		l.Context = r
 	}
-	c.n.addReceiver(r)
+	c.n.mu.Lock()
+	c.n.receivers[r.id] = r
+	c.n.mu.Unlock()
 	return r
+}
+
+func (n *Node) removeReceiver(r *receiver) {
+	n.mu.Lock()
+	delete(n.receivers, r.id)
+	n.mu.Unlock()
 }
 
 // pickOf tells how a receiver shares its address: every receiver gets a copy, unless it asks for a queue.
@@ -93,20 +182,26 @@ func pickOf(src *wire.Source) routetable.Pick {
 	return routetable.PickAll
 }
 
-// close takes the receiver's rows away and gives back what it did not take.
+// close gives back what the receiver did not take, and has its row withdrawn.
 func (r *receiver) close() {
 	r.line.close()
-	r.n.removeReceiver(r)
 	switch {
 	case r.node != "":
+		r.n.removeReceiver(r)
 		r.n.replies.release(r)
 		return
 	case r.isReturn:
 		r.c.returnEnded(r)
+		if r.row != rowThere {
+			r.n.removeReceiver(r)
+		}
 	}
-	if _, err := r.n.core.Do(r.c.caller, admin.Withdraw{Origin: r.origin}); err != nil {
-		r.n.log.Error("withdraw failed", "origin", r.origin, "error", err)
+	if r.row == rowThere {
+		r.c.rows = append(r.c.rows, r)
+	} else if i := slices.Index(r.c.rows, r); i >= 0 { // nobody has seen it
+		r.c.rows = slices.Delete(r.c.rows, i, i+1)
 	}
+	r.row = rowOver
 }
 
 // dropped: the link went with a copy on it. Nobody can tell whether the receiver had it, so it is not sent again here.

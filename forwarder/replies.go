@@ -259,14 +259,14 @@ func (c *conn) learnPath(id []byte) {
 		x.drop(h.path)
 	}
 	if c.back.paths.Len() >= maxPathsOfConn {
-		x.drop(x.oldest(&c.back.paths))
+		x.drop(x.oldest(c.back.paths))
 	}
 	if x.recent.Len() >= maxPaths {
 		x.drop(x.oldest(&x.recent))
 	}
 	p := &path{id: string(id), to: c.back, movedAt: at}
 	p.usedAt.Store(at)
-	_, err := c.n.core.Do(c.caller, admin.Subscribe{Origin: p.origin(), Pattern: replyPattern(p.id), Address: c.back.origin, Pick: routetable.PickAny})
+	_, err := c.n.core.Do(c.caller, admin.Subscribe{Origin: p.origin(), Pattern: replyPattern(p.id), Address: c.back.origin(), Pick: routetable.PickAny})
 	if err != nil {
 		c.n.log.Warn("no way back for replies", "node", p.id, "error", err)
 		return
@@ -276,7 +276,7 @@ func (c *conn) learnPath(id []byte) {
 	c.keepPath(p)
 }
 
-func (p *path) origin() string { return p.to.origin + "/" + p.id }
+func (p *path) origin() string { return p.to.origin() + "/" + p.id }
 
 // keepPath remembers a path of the connection's own.
 func (c *conn) keepPath(p *path) {
@@ -353,7 +353,7 @@ func (c *conn) attachReplies(l *engine.Link) {
 		return
 	}
 	r := c.newReceiver(l, replyPattern(c.peerID))
-	r.node, r.private = c.peerID, true
+	r.node, r.paths = c.peerID, list.New()
 	if err := c.n.replies.claim(r, text); err != nil {
 		c.n.removeReceiver(r)
 		l.Context = nil
@@ -361,6 +361,7 @@ func (c *conn) attachReplies(l *engine.Link) {
 		return
 	}
 	c.back = r
+	c.n.count.by.links[linkReceiver].Add(1)
 	l.Accept(l.Remote().Source, l.Remote().Target, 0, engine.AttachOptions{})
 }
 
@@ -383,7 +384,7 @@ func (x *replies) claim(r *receiver, key string) *engine.LinkError {
 	if h == nil || h.path != nil {
 		h = &replyHolder{key: key, own: map[*receiver]struct{}{}}
 	}
-	_, err := r.n.core.Do(r.c.caller, admin.Subscribe{Origin: r.origin, Pattern: r.address, Address: r.origin, Pick: routetable.PickAny})
+	_, err := r.n.core.Do(r.c.caller, admin.Subscribe{Origin: r.origin(), Pattern: r.address, Address: r.origin(), Pick: routetable.PickAny})
 	if err != nil {
 		return &engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()}
 	}
@@ -407,7 +408,7 @@ func (x *replies) release(r *receiver) {
 	if r.c.back == r {
 		r.c.back, r.c.paths = nil, nil
 	}
-	for _, origin := range []string{r.origin, r.origin + "/"} {
+	for _, origin := range []string{r.origin(), r.origin() + "/"} {
 		if _, err := r.n.core.Do(r.c.caller, admin.Withdraw{Origin: origin}); err != nil {
 			r.n.log.Error("withdraw failed", "origin", origin, "error", err)
 		}

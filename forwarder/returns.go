@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/routetable"
@@ -83,7 +84,7 @@ func (c *conn) attachReturn(address, name string, hasName bool) error {
 		return fmt.Errorf("there are too many")
 	}
 	r := c.newReceiver(nil, address)
-	r.private, r.isReturn = true, true
+	r.isReturn = true
 	l, err := x.session.Attach(engine.AttachOptions{
 		Name: fmt.Sprintf("%s/%d", c.n.name, r.id), Role: engine.RoleSender,
 		Source:     &wire.Source{Address: name, HasAddress: hasName},
@@ -93,11 +94,15 @@ func (c *conn) attachReturn(address, name string, hasName bool) error {
 	if err == nil {
 		r.l = l
 		c.links++
+		c.n.count.by.links[linkReceiver].Add(1)
 		x.of[address] = x.recent.PushFront(r)
-		if err = c.n.subscribe(c.caller, address, r.origin, routetable.PickAll); err != nil {
+		pattern, _ := routetable.QuotePattern(address)
+		if _, err = c.n.core.Do(c.caller, admin.Subscribe{Origin: r.origin(), Pattern: pattern, Address: r.origin()}); err != nil {
 			l.Detach(nil)
+			return err
 		}
-		return err
+		r.row = rowThere
+		return nil
 	}
 	c.n.removeReceiver(r)
 	c.n.replies.less()

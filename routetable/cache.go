@@ -90,6 +90,15 @@ func (s *Snapshot) route(slot uint32, ref uint64) *Route {
 	return r
 }
 
+// lastOf is routeOf for a row that goes: the cache does not take it up.
+func (s *Snapshot) lastOf(slot uint32) *Route {
+	ref := *s.slots.at(int(slot))
+	if r := s.kept(slot, ref); r != nil {
+		return r
+	}
+	return s.decode(recordAt(s.chunks, ref), recordKey(s.chunks, ref))
+}
+
 // kept returns the row of a slot's ref if it is in the cache.
 func (s *Snapshot) kept(slot uint32, ref uint64) *Route {
 	return s.caches.rows.Load().get(slot, recordKey(s.chunks, ref))

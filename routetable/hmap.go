@@ -1,6 +1,7 @@
 package routetable
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -49,7 +50,11 @@ func wordsOf(words []uint64, hash uint32) []uint64 {
 	from := search(words, uint64(hash)<<32)
 	to := from
 	for to < len(words) && uint32(words[to]>>32) == hash {
-		to++
+		if to++; to-from == 2*bucketLoad { // they are many: most of a long bucket
+			n, _ := slices.BinarySearchFunc(words[to:], hash, func(w uint64, hash uint32) int { return cmp.Compare(w>>32, uint64(hash)+1) })
+			to += n
+			break
+		}
 	}
 	return words[from:to:to]
 }

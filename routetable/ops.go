@@ -476,7 +476,7 @@ func (e *edit) dropOrigin(origin string) int {
 		}
 	}
 	for _, slot := range gone {
-		e.drop(e.s.routeOf(slot))
+		e.drop(e.s.lastOf(slot))
 	}
 	return len(gone)
 }

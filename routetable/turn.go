@@ -3,6 +3,7 @@ package routetable
 import (
 	"errors"
 	"slices"
+	"strings"
 )
 
 // Edits are asked for in a line. Whoever finds the line empty waits for the turn, takes all that is in line by then, and does it in order:
@@ -13,14 +14,14 @@ import (
 type Request struct {
 	Author Author
 	Plan   func(*Snapshot) ([]Op, error) // as in Table.Plan
+	Ops    []Op                          // where Plan is nil: as in Table.Apply. They stay the caller's
 
 	// The answer, as that of Table.Plan.
 	Change Change
 	Err    error
 
-	ops      []Op // where Plan is nil
 	caller   *caller
-	passing  bool // it has nothing for the disk, and waits behind those that have
+	passing  bool // it has nothing for the disk, and may wait behind those that have
 	panicked any  // what it panicked with
 }
 
@@ -79,7 +80,7 @@ func (t *Table) PlanAll(list []*Request) {
 	c := t.caller()
 	c.left = len(list)
 	for _, x := range list {
-		*x = Request{Author: x.Author, Plan: x.Plan, ops: x.ops, caller: c}
+		*x = Request{Author: x.Author, Plan: x.Plan, Ops: x.Ops, caller: c}
 	}
 	t.ask(c, list)
 	t.callers.Put(c)
@@ -101,7 +102,7 @@ func (t *Table) caller() *caller {
 func (t *Table) request(a *Author, ops []Op, plan func(*Snapshot) ([]Op, error)) (Change, error) {
 	c := t.caller()
 	c.left = 1
-	c.one.Author, c.one.ops, c.one.Plan, c.one.caller = *a, ops, plan, c
+	c.one.Author, c.one.Ops, c.one.Plan, c.one.caller = *a, ops, plan, c
 	c.list[0] = &c.one
 	t.ask(c, c.list[:])
 	change, err, panicked := c.one.Change, c.one.Err, c.one.panicked
@@ -193,7 +194,7 @@ var (
 // opsOf plans a request.
 func (x *Request) opsOf(s *Snapshot) ([]Op, error) {
 	if x.Plan == nil {
-		return x.ops, nil
+		return x.Ops, nil
 	}
 	return x.Plan(s)
 }
@@ -207,6 +208,11 @@ func (t *Table) do(x *Request) (done bool) {
 		return true
 	}
 	ops, err := x.opsOf(t.head)
+	if pending && t.state != nil && len(b.frames) == 0 && (len(x.Author.Marks) > 0 || !allLive(ops)) {
+		t.publish()
+		b.ready, b.waits = append(b.ready, b.waits...), b.waits[:0]
+		pending = false
+	}
 	if err == nil && slices.ContainsFunc(ops, func(op Op) bool { return op.Verb == VerbRollback }) {
 		if len(ops) > 1 {
 			err = &RefusedError{What: "a rollback cannot be part of a batch", Hint: "apply it alone"}
@@ -243,7 +249,21 @@ func (t *Table) do(x *Request) (done bool) {
 	return true
 }
 
-// file puts what a request did into the batch. What needs no disk is shown where nothing before it does.
+// allLive reports whether ops change nothing but rows that are bound to a live connection. Those that follow each other are shown together;
+// what comes behind them may be for the disk, for which they do not wait.
+func allLive(ops []Op) bool {
+	for i := range ops {
+		switch op := &ops[i]; {
+		case op.Verb == VerbAdd && Live(op.Route.Origin):
+		case op.Verb == VerbWithdraw && Live(op.Origin) && !strings.HasSuffix(op.Origin, "/"):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// file puts what a request did into the batch.
 func (t *Table) file(x *Request, e *edit, s *Snapshot, entry *historyEntry) {
 	b := &t.batch
 	b.owner, b.snapshot = e.owner, s
@@ -254,9 +274,8 @@ func (t *Table) file(x *Request, e *edit, s *Snapshot, entry *historyEntry) {
 	var kept bool
 	if b.payloads, kept = appendChange(b.payloads, s, &x.Change, &t.ids, t.nextPos, e.marked, entry); kept {
 		b.frames = append(b.frames, frame{s.generation, len(b.payloads)})
-	} else if x.passing = len(b.frames) > 0; !x.passing {
-		t.publish()
-		b.ready, b.waits = append(b.ready, b.waits...), b.waits[:0]
+	} else {
+		x.passing = true
 	}
 }
 

@@ -3,6 +3,7 @@ package routetable
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -111,4 +112,55 @@ func TestALiveRowThatLeadsDoesNotWait(t *testing.T) {
 	table.turn.Unlock()
 	wg.Wait()
 	wantRows(t, table, "A --> link:1 of link:1", "C --> link:2 of link:2")
+}
+
+// TestLiveRowsAreShownTogether does edits of rows of live connections at once: readers see them in one step, but all that come before an edit
+// for the disk before that one begins.
+func TestLiveRowsAreShownTogether(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		list []string // origins of rows; "withdraw ORIGIN", "look"
+		seen string   // rows that readers see when it is asked
+	}{
+		{"live rows alone", []string{"link:1", "link:2", "look", "withdraw link:1", "look"}, "[0 0]"},
+		{"a row for the disk behind them", []string{"link:1", "link:2", "look", "operator", "look", "link:3", "look"}, "[0 2 2]"},
+		{"a component's row is for the disk", []string{"link:1", "component:X", "look", "look"}, "[1 1]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table := openTable(t, t.TempDir())
+			defer table.Close()
+			var seen []int
+			var list []*Request
+			want := map[string]bool{}
+			for i, word := range c.list {
+				origin, out := strings.CutPrefix(word, "withdraw ")
+				switch {
+				case out:
+					list = append(list, &Request{Ops: []Op{{Verb: VerbWithdraw, Origin: origin}}})
+					delete(want, origin)
+				case word == "look":
+					list = append(list, &Request{Plan: func(*Snapshot) ([]Op, error) {
+						seen = append(seen, table.Snapshot().Len())
+						return nil, nil
+					}})
+				default:
+					list = append(list, adding(fmt.Sprint("P", i), "null", word))
+					want[word] = true
+				}
+			}
+			table.PlanAll(list)
+			for i, x := range list {
+				if x.Err != nil {
+					t.Errorf("%s: %v", c.list[i], x.Err)
+				}
+			}
+			if fmt.Sprint(seen) != c.seen {
+				t.Errorf("readers saw %v, want %s", seen, c.seen)
+			}
+			if n := table.Snapshot().Len(); n != len(want) {
+				t.Errorf("%d rows, want %d", n, len(want))
+			}
+			checkTable(t, table.Snapshot())
+		})
+	}
 }

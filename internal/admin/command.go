@@ -200,18 +200,29 @@ func (c Apply) plan(s *routetable.Snapshot) ([]routetable.Op, error) {
 	return ops, nil
 }
 
-func (c Subscribe) plan(*routetable.Snapshot) ([]routetable.Op, error) {
+func (c Subscribe) plan(*routetable.Snapshot) ([]routetable.Op, error) { return one(c.op()) }
+
+func (c Subscribe) op() (routetable.Op, error) {
 	if !routetable.Learned(c.Origin) {
-		return nil, refuse(StatusBadRequest, "SUBSCRIBE: origin %q is not one of learned rows", c.Origin)
+		return routetable.Op{}, refuse(StatusBadRequest, "SUBSCRIBE: origin %q is not one of learned rows", c.Origin)
 	}
 	r := routetable.NewRoute(c.Pattern, c.Address)
 	r.Origin, r.Pick = c.Origin, c.Pick
-	return []routetable.Op{{Verb: routetable.VerbAdd, Route: r, Columns: routetable.ColPick}}, nil
+	return routetable.Op{Verb: routetable.VerbAdd, Route: r, Columns: routetable.ColPick}, nil
 }
 
-func (c Withdraw) plan(*routetable.Snapshot) ([]routetable.Op, error) {
+func (c Withdraw) plan(*routetable.Snapshot) ([]routetable.Op, error) { return one(c.op()) }
+
+func (c Withdraw) op() (routetable.Op, error) {
 	if strings.TrimSuffix(c.Origin, "/") == "" {
-		return nil, refuse(StatusBadRequest, "WITHDRAW: origin: missing")
+		return routetable.Op{}, refuse(StatusBadRequest, "WITHDRAW: origin: missing")
 	}
-	return []routetable.Op{{Verb: routetable.VerbWithdraw, Origin: c.Origin}}, nil
+	return routetable.Op{Verb: routetable.VerbWithdraw, Origin: c.Origin}, nil
+}
+
+func one(op routetable.Op, err error) ([]routetable.Op, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []routetable.Op{op}, nil
 }

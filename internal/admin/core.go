@@ -13,6 +13,8 @@ type Core struct {
 	table *routetable.Table
 	o     Options
 
+	batches sync.Pool // of *batch
+
 	mu        sync.Mutex // guards what follows; a leaf
 	providers []Provider
 	loads     loads
@@ -93,6 +95,99 @@ func (c *Core) Do(caller Caller, cmd Command) (routetable.Change, error) {
 	x := c.plan(caller, cmd)
 	ch, err := c.table.Plan(x.Author, x.Plan)
 	return x.changed(ch, err)
+}
+
+// DoAll does commands of adapters in their order, each as Do does and each a change of its own, and calls told with what came of each, in
+// their order too. They cost less than one Do after the other; one that fails does not keep the others from being done.
+func (c *Core) DoAll(caller Caller, commands []Command, told func(i int, err error)) {
+	b := c.batch()
+	defer c.batches.Put(b)
+	for first := 0; first < len(commands); first += maxBatch {
+		list := commands[first:min(first+maxBatch, len(commands))]
+		b.plan(c.author(caller, ""), caller, list)
+		c.table.PlanAll(b.ask)
+		for i, err := range b.errs {
+			if at := b.at[i]; at >= 0 {
+				err = b.requests[at].Err
+			}
+			told(first+i, err)
+		}
+		b.clear()
+	}
+}
+
+// maxBatch is how many commands go to the table together: enough to share what they copy, and few enough for others to have their turn.
+const maxBatch = 1024
+
+// batch is room for the commands of one DoAll.
+type batch struct {
+	requests []routetable.Request
+	ops      []routetable.Op
+	ask      []*routetable.Request
+	at       []int   // for each command, its place in requests; -1 it was refused
+	errs     []error // why
+}
+
+func (c *Core) batch() *batch {
+	if b, ok := c.batches.Get().(*batch); ok {
+		return b
+	}
+	return &batch{}
+}
+
+// plan makes the requests of commands.
+func (b *batch) plan(a routetable.Author, caller Caller, commands []Command) {
+	for _, cmd := range commands {
+		err := caller.may(cmd.role(), cmd.operation())
+		if err == nil {
+			err = b.request(a, cmd)
+		}
+		at := -1
+		if err == nil {
+			at = len(b.requests) - 1
+		}
+		b.at, b.errs = append(b.at, at), append(b.errs, err)
+	}
+	ops := b.ops
+	for i := range b.requests { // they do not move any more, nor do the ops
+		x := &b.requests[i]
+		if x.Plan == nil {
+			x.Ops, ops = ops[:1:1], ops[1:]
+		}
+		b.ask = append(b.ask, x)
+	}
+}
+
+// clear makes room for the next commands.
+func (b *batch) clear() {
+	clear(b.requests)
+	clear(b.ops)
+	clear(b.ask)
+	clear(b.errs)
+	b.requests, b.ops, b.ask, b.at, b.errs = b.requests[:0], b.ops[:0], b.ask[:0], b.at[:0], b.errs[:0]
+}
+
+// request adds the request of a command: one with ops at hand for what receivers come and go by.
+func (b *batch) request(a routetable.Author, cmd Command) error {
+	x := routetable.Request{Author: a}
+	switch cmd := cmd.(type) {
+	case Subscribe:
+		op, err := cmd.op()
+		if err != nil {
+			return err
+		}
+		b.ops = append(b.ops, op)
+	case Withdraw:
+		op, err := cmd.op()
+		if err != nil {
+			return err
+		}
+		b.ops = append(b.ops, op)
+	default:
+		x.Plan = func(s *routetable.Snapshot) ([]routetable.Op, error) { return Plan(cmd, s) }
+	}
+	b.requests = append(b.requests, x)
+	return nil
 }
 
 // planned is a command on its way into the table.

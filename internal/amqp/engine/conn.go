@@ -37,7 +37,9 @@ type Conn struct {
 	byRemote map[uint16]*Session
 	byLocal  map[uint16]*Session
 	last     *Session
-	names    map[linkName]*Link
+
+	// Links by name, of our role.
+	senders, receivers map[string]*Link
 
 	out      output
 	stalled  []*Link    // links that could not send for want of window or output room
@@ -57,11 +59,6 @@ type Conn struct {
 	lastSpoke    time.Time
 	terminated   bool
 	closeErr     error
-}
-
-type linkName struct {
-	name string
-	role wire.Role
 }
 
 // NewConn makes one end of a connection. Where cfg.Client is set, call Start.

@@ -43,18 +43,31 @@ type Link struct {
 	granted       uint32 // receiver: the delivery-count up to which credit was ever given; a sender may not have heard of less
 	maxRemote     uint64 // largest message the peer takes; 0 no limit
 
-	// Receiver.
-	in      *InDelivery // begun and not complete
-	inSize  uint64
-	scratch InDelivery // for settled deliveries, which nobody keeps
-	inList  InDelivery // ring of unsettled ones
+	in    *InDelivery  // receiver: begun and not complete
+	inRun *inRun       // receiver: nil until the first delivery
+	out   *OutDelivery // sender: begun and not complete
 
-	// Sender.
-	out     *OutDelivery // begun and not complete
-	outList OutDelivery  // ring of unsettled ones
+	outList *OutDelivery // sender: ring of unsettled ones; nil until the first
 
 	peer    *wire.Attach // until answered, and for local links until reported
 	Context any          // the handler's own
+}
+
+// inRun is what a receiving link needs once something comes: most links that a connection holds are idle.
+type inRun struct {
+	size    uint64     // of what has come of Link.in
+	scratch InDelivery // for settled deliveries, which nobody keeps
+	list    InDelivery // ring of unsettled ones
+}
+
+// running gives the link's inRun, made at the first need.
+func (l *Link) running() *inRun {
+	if l.inRun == nil {
+		r := &inRun{}
+		r.list.prev, r.list.next = &r.list, &r.list
+		l.inRun = r
+	}
+	return l.inRun
 }
 
 func (l *Link) Name() string         { return l.name }
@@ -73,18 +86,26 @@ func (s *Session) newLink(name string, role wire.Role) *Link {
 	if n := len(s.freeHandles); n > 0 {
 		l.handle = s.freeHandles[n-1]
 		s.freeHandles = s.freeHandles[:n-1]
+		s.links[l.handle] = l
 	} else {
-		l.handle = s.nextHandle
-		s.nextHandle++
+		l.handle = uint32(len(s.links))
+		s.links = append(s.links, l)
 	}
-	l.inList.prev, l.inList.next = &l.inList, &l.inList
-	l.outList.prev, l.outList.next = &l.outList, &l.outList
-	s.links[l.handle] = l
-	if s.c.names == nil {
-		s.c.names = map[linkName]*Link{}
+	s.held++
+	names := s.c.namesOf(role)
+	if *names == nil {
+		*names = map[string]*Link{}
 	}
-	s.c.names[linkName{name, role}] = l
+	(*names)[name] = l
 	return l
+}
+
+// namesOf gives the links of one role by their names.
+func (c *Conn) namesOf(role wire.Role) *map[string]*Link {
+	if role == RoleSender {
+		return &c.senders
+	}
+	return &c.receivers
 }
 
 // AttachOptions describe a link of ours.
@@ -107,10 +128,10 @@ func (s *Session) Attach(o AttachOptions) (*Link, error) {
 	if s.ended || s.c.phase != phaseOpened {
 		return nil, &LinkError{Condition: wire.CondIllegalState, Text: "attach on a session that has ended"}
 	}
-	if old := s.c.names[linkName{o.Name, o.Role}]; old != nil {
+	if old := (*s.c.namesOf(o.Role))[o.Name]; old != nil {
 		return nil, linkErr(wire.CondNotAllowed, "a link named %q is attached already", o.Name)
 	}
-	if s.hasRemote && uint32(len(s.links)) > s.remoteHandleMax {
+	if s.hasRemote && uint32(s.held) > s.remoteHandleMax {
 		return nil, linkErr(wire.CondResourceLimitExceeded, "the peer's handle-max %d is reached", s.remoteHandleMax)
 	}
 	l := s.newLink(o.Name, o.Role)
@@ -148,7 +169,7 @@ func (c *Conn) handleAttach(ch uint16, body []byte) error {
 		return sessionErr(wire.CondHandleInUse, "attach on handle %d, which is in use", a.Handle)
 	}
 	role := !a.Role // ours
-	old := c.names[linkName{a.Name, role}]
+	old := (*c.namesOf(role))[a.Name]
 	if old != nil && old.isLocal && !old.hasRemote && old.s == s {
 		return c.attachAnswered(s, old, a)
 	}
@@ -156,7 +177,7 @@ func (c *Conn) handleAttach(ch uint16, body []byte) error {
 		// AMQP 1.0 part 2, 2.6.1: the newer attach wins, the older link is stolen.
 		old.Detach(linkErr(wire.CondStolen, "link %q was attached again", a.Name))
 	}
-	if len(s.links) > int(c.cfg.HandleMax) {
+	if s.held > int(c.cfg.HandleMax) {
 		return sessionErr(wire.CondResourceLimitExceeded, "more links than handle-max allows")
 	}
 	l := s.newLink(a.Name, role)
@@ -289,15 +310,15 @@ func (c *Conn) handleDetach(ch uint16, body []byte) error {
 	}
 	l.forgetName()
 	s.byHandle.remove(d.Handle)
-	delete(s.links, l.handle)
+	s.links[l.handle] = nil
+	s.held--
 	s.freeHandles = append(s.freeHandles, l.handle)
 	return nil
 }
 
 func (l *Link) forgetName() {
-	key := linkName{l.name, l.role}
-	if l.s.c.names[key] == l {
-		delete(l.s.c.names, key)
+	if names := *l.s.c.namesOf(l.role); names[l.name] == l {
+		delete(names, l.name)
 	}
 }
 
@@ -311,14 +332,16 @@ func (l *Link) drop(why error) {
 		l.forgetName()
 	}
 	h := l.s.c.h
-	if d := l.in; d != nil && d == &l.scratch {
-		l.in = nil
-		h.InDropped(d)
-	}
-	for d := l.inList.next; d != &l.inList; d = l.inList.next {
-		l.forgetIn(d)
-		h.InDropped(d)
-		l.s.c.putIn(d)
+	if r := l.inRun; r != nil {
+		if d := l.in; d == &r.scratch {
+			l.in = nil
+			h.InDropped(d)
+		}
+		for d := r.list.next; d != &r.list; d = r.list.next {
+			l.forgetIn(d)
+			h.InDropped(d)
+			l.s.c.putIn(d)
+		}
 	}
 	l.in = nil
 	if d := l.out; d != nil {
@@ -328,9 +351,11 @@ func (l *Link) drop(why error) {
 			h.OutDropped(d, true)
 		}
 	}
-	for d := l.outList.next; d != &l.outList; d = l.outList.next {
-		l.forgetOut(d)
-		h.OutDropped(d, true)
+	if l.outList != nil {
+		for d := l.outList.next; d != l.outList; d = l.outList.next {
+			l.forgetOut(d)
+			h.OutDropped(d, true)
+		}
 	}
 	h.Detached(l, why)
 }

@@ -4,7 +4,7 @@ package engine
 func (c *Conn) Links(f func(*Link)) {
 	for _, s := range c.byLocal {
 		for _, l := range s.links {
-			if l.answered && l.hasRemote && !l.gone {
+			if l != nil && l.answered && l.hasRemote && !l.gone {
 				f(l)
 			}
 		}

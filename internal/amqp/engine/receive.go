@@ -81,7 +81,7 @@ func (c *Conn) handleTransfer(ch uint16, body []byte) error {
 // discard keeps track of where a delivery ends on a link that is gone, so that ids stay in step.
 func (l *Link) discard(t *wire.Transfer) {
 	if t.More && !t.Aborted {
-		l.in = &l.scratch
+		l.in = &l.running().scratch
 	} else {
 		l.in = nil
 	}
@@ -115,7 +115,7 @@ func (l *Link) handleTransfer(t *wire.Transfer, payload []byte) *LinkError {
 		}
 		l.credit -= min(l.credit, 1)
 		l.deliveryCount++
-		l.inSize = 0
+		l.running().size = 0
 		d = l.begin(t)
 	} else if t.HasDeliveryID && t.DeliveryID != d.ID {
 		return linkErr(wire.CondInvalidField, "transfer: delivery-id %d inside delivery %d", t.DeliveryID, d.ID)
@@ -127,8 +127,8 @@ func (l *Link) handleTransfer(t *wire.Transfer, payload []byte) *LinkError {
 		l.overIn(d)
 		return nil
 	}
-	l.inSize += uint64(len(payload))
-	if limit := c.cfg.MaxMessageSize; limit > 0 && l.inSize > limit {
+	l.inRun.size += uint64(len(payload))
+	if limit := c.cfg.MaxMessageSize; limit > 0 && l.inRun.size > limit {
 		return linkErr(wire.CondMessageSizeExceeded, "message of more than %d bytes", limit)
 	}
 	if !t.More {
@@ -146,13 +146,14 @@ func (l *Link) handleTransfer(t *wire.Transfer, payload []byte) *LinkError {
 func (l *Link) begin(t *wire.Transfer) *InDelivery {
 	var d *InDelivery
 	if t.Settled {
-		d = &l.scratch
+		d = &l.inRun.scratch
 		*d = InDelivery{}
 	} else {
 		d = l.s.c.getIn()
-		last := l.inList.prev
-		d.prev, d.next = last, &l.inList
-		last.next, l.inList.prev = d, d
+		list := &l.inRun.list
+		last := list.prev
+		d.prev, d.next = last, list
+		last.next, list.prev = d, d
 		l.s.unsettledIn.add(t.DeliveryID, d)
 	}
 	d.ID, d.Format, d.Tag, d.link, d.First = t.DeliveryID, t.MessageFormat, t.Tag, l, true
@@ -162,7 +163,7 @@ func (l *Link) begin(t *wire.Transfer) *InDelivery {
 
 // overIn drops the record of a delivery that nobody keeps.
 func (l *Link) overIn(d *InDelivery) {
-	if d == &l.scratch {
+	if d == &l.inRun.scratch {
 		d.link = nil
 		return
 	}
@@ -210,7 +211,7 @@ func (d *InDelivery) settle(kind wire.StateKind, raw []byte) {
 		return
 	}
 	if d == l.in { // answered before it has arrived: the rest is thrown away
-		l.in = &l.scratch
+		l.in = &l.running().scratch
 		*l.in = InDelivery{ID: d.ID, Settled: true, link: l}
 	}
 	l.forgetIn(d)

@@ -57,8 +57,12 @@ func (l *Link) Send(d *OutDelivery, settled bool, format uint32, head, body []by
 	l.deliveryCount++
 	d.link, d.id, d.settled = l, id, settled
 	if !settled {
+		if l.outList == nil {
+			l.outList = &OutDelivery{}
+			l.outList.prev, l.outList.next = l.outList, l.outList
+		}
 		last := l.outList.prev
-		d.prev, d.next = last, &l.outList
+		d.prev, d.next = last, l.outList
 		last.next, l.outList.prev = d, d
 		s.unsettledOut.add(id, d)
 	}
@@ -194,7 +198,10 @@ func (l *Link) Whole(d *OutDelivery) bool { return l.out != d }
 
 // Unsettled calls f with every delivery on the link that has no outcome, the oldest first. f must not end any.
 func (l *Link) Unsettled(f func(*OutDelivery)) {
-	for d := l.outList.next; d != &l.outList; d = d.next {
+	if l.outList == nil {
+		return
+	}
+	for d := l.outList.next; d != l.outList; d = d.next {
 		f(d)
 	}
 }

@@ -27,10 +27,10 @@ type Session struct {
 	unsettledIn    window[InDelivery]
 
 	remoteHandleMax uint32
-	links           map[uint32]*Link // by our handle
-	byHandle        handles          // by the peer's handle
-	nextHandle      uint32
+	links           []*Link // by our handle; nil where it is free
+	held            int     // of links
 	freeHandles     []uint32
+	byHandle        handles // by the peer's handle
 
 	isDirty   bool
 	wantFlow  bool
@@ -41,24 +41,29 @@ type Session struct {
 	Context any // the handler's own
 }
 
-// handles finds links by the peer's handle: low ones in a slice, the rest in a map, so that memory follows the number of
-// links and not the numbers that a peer chooses.
+// handles finds links by the peer's handle: low ones, and those of a peer that counts up, in a slice, the rest in a map, so that memory
+// follows the number of links and not the numbers that a peer chooses.
+//
+// Invariant: len(low) <= max(lowHandles, 2*inLow+1) when a link is put.
 type handles struct {
-	low  []*Link
-	high map[uint32]*Link
+	low   []*Link
+	inLow int // links in it
+	high  map[uint32]*Link
 }
 
 const lowHandles = 256
 
 func (h *handles) get(n uint32) *Link {
 	if n < uint32(len(h.low)) {
-		return h.low[n]
+		if l := h.low[n]; l != nil {
+			return l
+		}
 	}
 	return h.high[n]
 }
 
 func (h *handles) put(n uint32, l *Link) {
-	if n >= lowHandles {
+	if n >= lowHandles && n >= uint32(len(h.low)) && (n != uint32(len(h.low)) || h.inLow < len(h.low)/2) {
 		if h.high == nil {
 			h.high = map[uint32]*Link{}
 		}
@@ -69,11 +74,13 @@ func (h *handles) put(n uint32, l *Link) {
 		h.low = append(h.low, nil)
 	}
 	h.low[n] = l
+	h.inLow++
 }
 
 func (h *handles) remove(n uint32) {
-	if n < uint32(len(h.low)) {
+	if n < uint32(len(h.low)) && h.low[n] != nil {
 		h.low[n] = nil
+		h.inLow--
 		return
 	}
 	delete(h.high, n)
@@ -115,7 +122,7 @@ func (c *Conn) newSession() (*Session, bool) {
 	for c.byLocal[ch] != nil {
 		ch = uint16((uint32(ch) + 1) % (limit + 1))
 	}
-	s := &Session{c: c, local: ch, links: map[uint32]*Link{}, inWindow: c.cfg.Window}
+	s := &Session{c: c, local: ch, inWindow: c.cfg.Window}
 	if c.byLocal == nil {
 		c.byLocal = map[uint16]*Session{}
 	}
@@ -234,9 +241,11 @@ func (c *Conn) handleEnd(ch uint16, body []byte) error {
 // drop reports every link of the session gone.
 func (s *Session) drop(why error) {
 	for _, l := range s.links {
-		l.drop(why)
+		if l != nil {
+			l.drop(why)
+		}
 	}
-	clear(s.links)
+	s.links, s.held, s.freeHandles = nil, 0, nil
 	s.byHandle = handles{}
 }
 
