@@ -50,8 +50,10 @@ type Link struct {
 	inList  InDelivery // ring of unsettled ones
 
 	// Sender.
-	out     *OutDelivery // begun and not complete
-	outList OutDelivery  // ring of unsettled ones
+	out      *OutDelivery // begun and not complete
+	isDry    bool         // what follows of it has not come yet
+	abortDue bool         // the peer is to be told that what had begun is taken back, and takes no transfer now
+	outList  OutDelivery  // ring of unsettled ones
 
 	peer    *wire.Attach // until answered, and for local links until reported
 	Context any          // the handler's own
