@@ -21,6 +21,8 @@ type Message struct {
 	buf   []byte // memory for Payload, used again
 	head  []byte // what goes in front of the bare message toward dialled hops, made when one is picked
 
+	stream *stream // of a message that cuts through: Payload is its first part
+
 	born  int64  // Unix nanoseconds: when it came
 	until int64  // Unix nanoseconds: its life ends then; 0 never
 	ttl   uint32 // of the header, milliseconds; 0 none
@@ -62,8 +64,9 @@ type Copy struct {
 	acquired  bool   // somebody had it before
 
 	// Under the lock of in.conn.
-	tap  bool // does not count: optional, or pre-settled and of a hop that is slow
-	over bool // has its outcome
+	tail *tail // of a message that cuts through
+	tap  bool  // does not count: optional, or pre-settled and of a hop that is slow
+	over bool  // has its outcome
 
 	// The outlet's, until it settles the copy.
 	state    copyState
@@ -93,6 +96,8 @@ const (
 	fateLate                // not sent in time
 	fateExpired             // its ttl was over
 	fateOverdue             // a receiver had it for too long
+	fateStalled             // it took nothing of a message that cuts through
+	fateAborted             // the message was taken back, or came to its end otherwise
 )
 
 // Outcome is what became of a copy.

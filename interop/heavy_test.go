@@ -21,6 +21,7 @@ import (
 // How much is done by "make interop".
 const (
 	messagesUnderLoad = 50_000
+	largeBody         = 2 << 30
 )
 
 var perMillisecond = 0 // messages; 0: as many as go
