@@ -28,6 +28,9 @@ func (d *delivery) next(c *Copy) step {
 	if c.fate == fateLate || c.fate == fateExpired || d.Settled && c.state == copySent {
 		return isOver
 	}
+	if c.tail != nil && !c.tail.mayBegin() {
+		return isOver
+	}
 	g := &d.plan.groups[c.group]
 	if g.pick != routetable.PickAll {
 		if s := d.nextRow(c, g); s != isOver {
@@ -118,6 +121,9 @@ func (d *delivery) waitAgain(c *Copy) bool {
 		return false
 	}
 	d.conn.ended(c)
+	if d.stream != nil {
+		d.stream.forgetTails()
+	}
 	clear(d.copies)
 	d.copies, d.pending, d.counting = d.copies[:0], 0, 0
 	l.waitInTurn(d)

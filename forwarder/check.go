@@ -15,7 +15,7 @@ func (ln *line) check(at int64) {
 	var over []*Copy
 	if ln.queue.n > 0 && at >= ln.earliest {
 		over = ln.takeOut(over, func(cp *Copy) bool {
-			if cp.expires > at {
+			if cp.expires > at || ln.sending != nil && (cp.Message.until == 0 || cp.Message.until > at) {
 				return false
 			}
 			cp.late(at)
@@ -151,6 +151,8 @@ func (ln *line) checkOverdue(at int64) {
 	ln.l.Unsettled(func(d *engine.OutDelivery) {
 		switch cp := d.Context.(*Copy); {
 		case !cp.timed:
+		case cp.tail != nil && cp.tail.sending():
+			ln.overdueAt = at // it has not all of it
 		case at >= cp.answerBy:
 			overdue = append(overdue, cp)
 		case ln.overdueAt == 0 || cp.answerBy < ln.overdueAt:

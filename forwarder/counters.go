@@ -35,6 +35,10 @@ type counters struct {
 	linksRefused       atomic.Uint64 // the connection had too many
 	tooLarge           atomic.Uint64 // links that ended by a message larger than is taken
 
+	streamed atomic.Uint64 // messages that cut through
+	aborted  atomic.Uint64 // of these, those that their sender took back, or did not send to the end
+	stalled  atomic.Uint64 // copies of them that were ended because their receiver took nothing
+
 	droppedBusy    atomic.Uint64 // pre-settled or a tap's, the hop's line was full
 	droppedGone    atomic.Uint64 // pre-settled or a tap's, the hop was gone
 	droppedLate    atomic.Uint64 // pre-settled or a tap's, not sent by the delivery timeout
@@ -55,6 +59,9 @@ func (c *counters) ended(cp *Copy) {
 		c.expired.Add(1)
 	case cp.fate == fateOverdue:
 		c.overdue.Add(1)
+	case cp.fate == fateStalled:
+		c.stalled.Add(1)
+	case cp.fate == fateAborted:
 	case cp.fate == fateBusy && quiet:
 		c.droppedBusy.Add(1)
 	case cp.fate == fateGone && quiet:
@@ -105,5 +112,6 @@ func (n *Node) Counters() map[string]uint64 {
 		"handlerGone": c.handlerGone.Load(), "notWired": c.notWired.Load(),
 		"management": c.management.Load(), "managementAnswers": c.managementAnswers.Load(), "managementUnanswered": c.managementUnanswered.Load(),
 		"expired": c.expired.Load(), "overdue": c.overdue.Load(),
+		"streamed": c.streamed.Load(), "aborted": c.aborted.Load(), "stalled": c.stalled.Load(),
 	}
 }

@@ -28,6 +28,8 @@ type hand struct {
 	settled  int // arrivals that the sender settled
 	aborted  int
 	auto     func(*arrival) // answers in place of the test
+	early    *wire.State    // the answer to a message that is not whole
+	beside   int            // messages that came by other links
 }
 
 // arrival is a message that came to a hand.
@@ -64,17 +66,28 @@ func (h *hand) Detached(_ *engine.Link, err error) {
 	h.note()
 }
 func (h *hand) Transfer(d *engine.InDelivery, p []byte, last bool) {
+	if d.Link() != h.link {
+		h.beside++
+		h.note()
+		return
+	}
+	if h.early != nil && !last {
+		d.Settle(h.early)
+		return
+	}
 	if d.First {
 		h.parts = nil
 	}
 	h.parts = append(h.parts, p...)
 	if !last {
+		h.note()
 		return
 	}
 	a := &arrival{d: d, settled: d.Settled, size: len(h.parts)}
 	if err := a.message.Parse(h.parts); err != nil {
 		h.t.Error(err)
 	}
+	h.parts = nil
 	d.Context = a
 	if d.Settled {
 		a.d = nil
@@ -85,7 +98,7 @@ func (h *hand) Transfer(d *engine.InDelivery, p []byte, last bool) {
 	}
 	h.note()
 }
-func (h *hand) Aborted(*engine.InDelivery) { h.aborted++; h.note() }
+func (h *hand) Aborted(*engine.InDelivery) { h.parts = nil; h.aborted++; h.note() }
 func (h *hand) RemoteSettled(d *engine.InDelivery, _ []byte) {
 	d.Context.(*arrival).d = nil
 	h.settled++

@@ -42,10 +42,14 @@ type conn struct {
 
 	received, sent uint64 // messages; copies
 	work           *work
-	at             int64       // the time, as of this batch; 0 not looked at yet
-	rows           []*receiver // whose rows are to be made or withdrawn before the next flush, in order
-	thirsty        []*inlink   // links whose credit is to be looked at before the next flush
-	tallies        *tallies    // made when the first message comes
+	at             int64         // the time, as of this batch; 0 not looked at yet
+	rows           []*receiver   // whose rows are to be made or withdrawn before the next flush, in order
+	thirsty        []*inlink     // links whose credit is to be looked at before the next flush
+	tallies        *tallies      // made when the first message comes
+	streams        []*stream     // that come in
+	room           chan struct{} // one of them may have gone on; nil before there was one
+
+	ahead atomic.Bool // one of them is too far ahead of its copies, perhaps
 
 	// Owned by the reader; Transfer and AfterInput run there.
 	batch  batch
@@ -89,6 +93,8 @@ type inlink struct {
 	used    int         // messages taken and not yet done with
 	size    int         // of the link's messages, a running mean; 0 none has come
 	parts   []byte      // of a message that comes in several frames
+	stream  *stream     // of a large message that comes in
+	frame   int         // bytes of the largest frame of one in several frames
 	waiting []*delivery // for a row, in order
 
 	seq     uint64       // of the last message
@@ -191,25 +197,25 @@ func (c *conn) Transfer(d *engine.InDelivery, payload []byte, last bool) {
 	l := d.Link().Context.(*inlink)
 	switch {
 	case d.First && last:
-		c.message(l, d, payload, false)
+		c.message(l, d, payload, false, nil)
 	case d.First:
-		l.parts = append(bigBuffer(2*len(payload)), payload...)
+		l.parts = bigBuffer(2 * len(payload))
+		l.stream = nil
+		c.part(l, d, payload, false)
 	default:
-		l.parts = append(l.parts, payload...)
-		if last {
-			parts := l.parts
-			l.parts = nil
-			c.message(l, d, parts, true)
-		}
+		c.part(l, d, payload, last)
 	}
 }
 
-// message takes a whole message and sends it on its way.
-func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned bool) {
+// message takes a whole message, or the first part of one that cuts through, and sends it on its way.
+func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned bool, s *stream) {
 	if len(c.rows) > 0 {
 		c.writeRows()
 	}
 	d := newDelivery(c, l, in)
+	if s != nil {
+		d.stream, s.d = s, d
+	}
 	d.Payload, d.owned, d.Format, d.Settled = payload, owned, in.Format, in.Settled
 	if owned {
 		d.buf = payload[:0]
@@ -294,6 +300,9 @@ func (l *inlink) counts(p *plan) bool { return p.found && !(p.tapsOnly && l.hasT
 // send does what a plan that was found says, by way of b; true where the message got copies. Called under the lock.
 func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 	switch {
+	case d.stream != nil && p.foreign:
+		c.use(p)
+		c.refuse(d, wire.CondMessageSizeExceeded, "a hop of this address takes no message of more than 1 MiB")
 	case p.problem != "" && !p.tapsOnly:
 		c.use(p)
 		c.n.unrouted(l, d, p.problem)
@@ -476,6 +485,9 @@ func (l *inlink) grant() {
 func (c *conn) Aborted(d *engine.InDelivery) {
 	l := d.Link().Context.(*inlink)
 	l.parts = nil
+	if l.stream != nil {
+		l.stream.abort()
+	}
 	l.look()
 }
 
@@ -551,6 +563,12 @@ func (c *conn) Closed(err error) {
 // Sent: a pre-settled copy that went in pieces has left.
 func (c *conn) Sent(d *engine.OutDelivery) {
 	cp := d.Context.(*Copy)
+	if cp.line.sending == cp.tail {
+		cp.line.sending = nil
+	}
+	if cp.tail != nil && cp.timed { // its time with the receiver begins
+		cp.answerBy = c.clock() + int64(c.n.options.FanOutTimeout)
+	}
 	if d.Link() == nil {
 		cp.line.over(cp, Outcome{Kind: wire.Accepted})
 	}
@@ -560,6 +578,9 @@ func (c *conn) Sent(d *engine.OutDelivery) {
 func (c *conn) Settled(d *engine.OutDelivery, kind wire.StateKind, raw []byte) {
 	cp := d.Context.(*Copy)
 	cp.line.over(cp, remoteOutcome(kind, raw))
+	if cp.tail != nil { // the link may be free by it
+		cp.line.pump()
+	}
 }
 
 // OutDropped: a copy was on a link that is gone.

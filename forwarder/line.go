@@ -58,10 +58,11 @@ type traffic struct {
 	earliest int64   // no queued copy expires before
 	later    []*Copy // released, to be tried again, by when they are due
 	scratch  []byte  // for headers
+	sending  *tail   // of a large message that is on its way: what is behind it waits
 
 	published int             // queue.n, as told last
 	fullSince int64           // over the soft limit since then; 0 it is not
-	sent      uint64          // copies
+	sent      uint64          // copies, and pieces of streams
 	seen      uint64          // of these, at the last tick
 	waitsAt   int64           // since this tick something waits and nothing was taken; 0 that is not so
 	stuckAt   int64           // the last tick at which it had taken nothing for stuckAfter; 0 it does take
@@ -226,6 +227,9 @@ func (ln *line) hasPlace(cp *Copy) bool {
 }
 
 func (ln *line) push(cp *Copy) {
+	if cp.tail != nil {
+		cp.tail.queuedIn(ln)
+	}
 	ln.queue.push(cp)
 	ln.bytes += len(cp.Message.Payload)
 	if ln.queue.n == 1 || cp.expires < ln.earliest {
@@ -294,7 +298,7 @@ func (ln *line) offer(cp *Copy) bool {
 		}
 	}
 	if limit := l.MaxMessage(); limit > 0 && uint64(len(head)+len(body)) > limit {
-		ln.over(cp, rejected(wire.CondMessageSizeExceeded, "the message is larger than the receiver takes"))
+		ln.over(cp, tooLarge())
 		return true
 	}
 	settled := m.Settled
@@ -303,6 +307,9 @@ func (ln *line) offer(cp *Copy) bool {
 		settled = true
 	case engine.SenderUnsettled:
 		settled = false
+	}
+	if m.stream != nil {
+		return ln.offerStream(cp, settled, head, len(m.Payload)-len(body))
 	}
 	if !l.Fits(len(head) + len(body)) {
 		whole := len(body) == len(m.Payload)
@@ -343,7 +350,7 @@ func (ln *line) began(cp *Copy, settled bool) {
 // rewritten is the copy's own head, in memory that is used again where the message goes in one frame.
 func (ln *line) rewritten(cp *Copy, at int64) []byte {
 	m := cp.Message
-	if ln.l.Fits(len(m.Payload) + len(m.head) + 64) {
+	if m.stream == nil && ln.l.Fits(len(m.Payload)+len(m.head)+64) {
 		ln.scratch = ln.ownHead(ln.scratch[:0], cp, at)
 		return ln.scratch
 	}
@@ -353,6 +360,12 @@ func (ln *line) rewritten(cp *Copy, at int64) []byte {
 // over ends a copy's time on the line. Called under the lock.
 func (ln *line) over(cp *Copy, o Outcome) {
 	ln.busy.Add(-1)
+	if cp.tail != nil {
+		if ln.sending == cp.tail {
+			ln.sending = nil
+		}
+		o = cp.tail.over(ln.c, o)
+	}
 	ln.c.done(cp, o)
 }
 

@@ -25,6 +25,8 @@ type Message struct {
 	marked bool   // it has annotations of nodes, which receivers do not get
 	toward string // the address that it goes back to another node by; empty: its own
 
+	stream *stream // of a message that cuts through: Payload is its first part
+
 	born  int64  // Unix nanoseconds: when it came
 	until int64  // Unix nanoseconds: its life ends then; 0 never
 	ttl   uint32 // of the header, milliseconds; 0 none
@@ -66,8 +68,9 @@ type Copy struct {
 	acquired  bool   // somebody had it before
 
 	// Under the lock of in.conn.
-	tap  bool // does not count: optional, or pre-settled and of a hop that is slow
-	over bool // has its outcome
+	tail *tail // of a message that cuts through
+	tap  bool  // does not count: optional, or pre-settled and of a hop that is slow
+	over bool  // has its outcome
 
 	// The outlet's, until it settles the copy.
 	state    copyState
@@ -97,6 +100,8 @@ const (
 	fateLate                // not sent in time
 	fateExpired             // its ttl was over
 	fateOverdue             // a receiver had it for too long
+	fateStalled             // it took nothing of a message that cuts through
+	fateAborted             // the message was taken back, or came to its end otherwise
 )
 
 // Outcome is what became of a copy.

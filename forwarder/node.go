@@ -32,10 +32,11 @@ type Options struct {
 	HardQueueBytes  int           // the same in bytes; 0 is 64 MiB
 	DeliveryTimeout time.Duration // for copies not yet sent; 0 is 30 s
 	FanOutTimeout   time.Duration // for a copy with its receiver, where it is not the only one; 0 is 5 minutes
+	StalledAfter    time.Duration // a copy of a large message is ended when its receiver takes nothing of it for so long; 0 is 5 s
 	ReturnEvery     time.Duration // how often a hop that another place stands in for is looked for in its own; 0 is 15 s
 	IdleLink        time.Duration // how long the link to a hop's target is kept without traffic; 0 is a minute
 	MaxFrame        uint32        // bytes; 0 is 64 KiB
-	MaxMessage      uint64        // bytes; 0 is 256 MiB: a message is held whole
+	MaxMessage      uint64        // bytes; 0 is no limit: a large message cuts through
 	Version         string        // told to peers
 	Access          Access        // who may come in; SetAccess changes it
 	Hops            Hops          // how hops are dialled; SetHops changes it
@@ -68,14 +69,14 @@ func (o Options) withDefaults() Options {
 	if o.DeliveryTimeout == 0 {
 		o.DeliveryTimeout = 30 * time.Second
 	}
+	if o.StalledAfter == 0 {
+		o.StalledAfter = 5 * time.Second
+	}
 	if o.ReturnEvery == 0 {
 		o.ReturnEvery = 15 * time.Second
 	}
 	if o.IdleLink == 0 {
 		o.IdleLink = time.Minute // a wildcard row can name a great many targets
-	}
-	if o.MaxMessage == 0 {
-		o.MaxMessage = 256 << 20
 	}
 	if o.ID == "" {
 		o.ID = NewID()
@@ -141,6 +142,7 @@ type Node struct {
 	limited   map[*inlink]struct{}
 	held      map[*inlink]struct{} // without credit for want of room
 	listeners []*amqp.Listener
+	streams   map[*stream]struct{}
 	conns     map[uint64]*conn     // open, by id
 	hopCounts map[string]*hopCount // by name
 	otherHops hopCount
@@ -155,7 +157,7 @@ func New(core *admin.Core, o Options) *Node {
 		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
 		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
 		receivers: map[uint64]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
-		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{},
+		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{}, streams: map[*stream]struct{}{},
 		conns: map[uint64]*conn{}, hopCounts: map[string]*hopCount{}, otherHops: hopCount{name: otherSeries},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
 	}
@@ -340,6 +342,7 @@ func (n *Node) tick(at int64) {
 	for _, ln := range lines {
 		ln.check(at)
 	}
+	n.checkStreams(at)
 	n.recheckHeld()
 	n.replies.sweep(at)
 	for _, p := range peers {

@@ -29,6 +29,9 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 	}
 	d.pending = len(d.copies)
 	d.count(at)
+	if d.stream != nil {
+		d.stream.makeTails(d)
+	}
 	for i := range d.copies {
 		c := &d.copies[i]
 		b.add(c.outlet(), c)
@@ -54,7 +57,7 @@ func (d *delivery) count(at int64) {
 		if d.link != nil && ln != nil {
 			d.link.leads(ln, at)
 		}
-		if d.Settled && ln != nil && !c.tap {
+		if d.Settled && ln != nil && !c.tap && d.stream == nil {
 			d.ease(c, ln, at)
 		}
 		c.droppable, c.timed = c.tap, c.tap
@@ -77,7 +80,7 @@ func (d *delivery) countMany(at int64) {
 	if ln := d.copies[0].planned().line; d.link != nil && ln != nil {
 		d.link.leads(ln, at)
 	}
-	if d.Settled {
+	if d.Settled && d.stream == nil {
 		d.easeMany()
 	}
 	for i := range d.copies {

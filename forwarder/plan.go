@@ -26,6 +26,7 @@ type plan struct {
 	dialled   bool // some hop is another node: it gets x-opt-via
 	back      bool // some hop is a node's link for replies
 	received  bool // some hop is a receiver
+	foreign   bool // some hop is neither a link of ours nor null
 	tapsOnly  bool // all targets are optional: copies go, but the message counts as unrouted
 	problems  int  // rows whose address cannot be reached
 
@@ -453,6 +454,7 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 	default:
 		if s := b.n.schemes[m.Hop.Scheme]; s != nil {
 			t.outlet = s.Outlet(m.Hop)
+			b.p.foreign = true
 		} else {
 			b.p.problems++
 			b.problem = "this node has no outlet for " + m.Hop.Scheme + ":"

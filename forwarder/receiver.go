@@ -206,7 +206,7 @@ func (r *receiver) close() {
 
 // dropped: the link went with a copy on it. Nobody can tell whether the receiver had it, so it is not sent again here.
 func (ln *line) dropped(cp *Copy) {
-	if ln.dialled != nil {
+	if ln.dialled != nil && cp.tail == nil {
 		ln.again(cp)
 		return
 	}

@@ -12,18 +12,35 @@ import (
 
 const unlimited = math.MaxInt32
 
-// room is how many messages of a size the line has room for, up to its soft limit. From any goroutine.
+// room is how many messages of a size the line has room for, up to its soft limit; one has room where there is none. From any goroutine.
 func (ln *line) room(size int) int {
 	o := &ln.n.options
-	room := o.SoftQueue - int(ln.queued.Load())
+	queued := int(ln.queued.Load())
+	room := o.SoftQueue - queued
 	if bytes := o.SoftQueueBytes - int(ln.queuedBytes.Load()); size > 0 && bytes/size < room {
 		room = bytes / size
+		if queued == 0 {
+			room = max(room, 1)
+		}
 	}
 	return max(room, 0)
 }
 
-// enough is the room from which a link that waits gets credit: with less, it would get a message at a time.
-func (o *Options) enough() int { return max(o.SoftQueue/4, 1) }
+// enough is the room for messages of a size from which a link that waits gets credit: with less, it would get a message at a time.
+func (o *Options) enough(size int) int {
+	enough := max(o.SoftQueue/4, 1)
+	if size > 0 {
+		enough = max(min(enough, o.SoftQueueBytes/4/size), 1)
+	}
+	return enough
+}
+
+// hasEnough tells whether the line has enough room for messages of any size.
+func (ln *line) hasEnough() bool {
+	o := &ln.n.options
+	queued := int(ln.queued.Load())
+	return o.SoftQueue-queued >= o.enough(0) && (queued == 0 || o.SoftQueueBytes-int(ln.queuedBytes.Load()) >= o.SoftQueueBytes/4)
+}
 
 // room is the least room over the groups. What is pre-settled is not held up by slow hops where others are free.
 func (p *plan) room(groups []int32, size int, pastSlow bool) int {
@@ -109,7 +126,7 @@ func (l *inlink) withRoom(free, have int) int {
 		}
 	}
 	room := p.room(p.roots, l.size, l.settled && p.hasFree())
-	enough := n.options.enough()
+	enough := n.options.enough(l.size)
 	if room >= min(free, enough) {
 		return min(free, room)
 	}
@@ -149,7 +166,7 @@ func (ln *line) wantsRoom(l *inlink) {
 
 // takeWants gives the links that wait for room, if there is enough. Called under the line's lock.
 func (ln *line) takeWants() []*inlink {
-	if !ln.wanted.Load() || !ln.gone.Load() && ln.room(0) < ln.n.options.enough() {
+	if !ln.wanted.Load() || !ln.gone.Load() && !ln.hasEnough() {
 		return nil
 	}
 	ln.wantMu.Lock()
@@ -260,7 +277,7 @@ func refTo(c *Copy) copyRef { return copyRef{c.in, c.in.serial.Load(), c.in.conn
 func (n *Node) easeQueued(refs []copyRef, ln *line, at int64) {
 	for _, r := range refs {
 		r.conn.lock()
-		if d, c := r.d, r.copy; d.serial.Load() == r.serial && !c.over && !c.tap && (c.timed || d.link != nil && d.link.goesOnWithout(ln, at)) {
+		if d, c := r.d, r.copy; d.serial.Load() == r.serial && !c.over && !c.tap && c.tail == nil && (c.timed || d.link != nil && d.link.goesOnWithout(ln, at)) {
 			c.tap = true
 			if d.counting--; d.counting == 0 && !d.answered {
 				d.finish()

@@ -351,3 +351,22 @@ func TestTheFirstCreditIsNotTheLast(t *testing.T) {
 		r.until("all came", func() bool { return quick.Load() == want })
 	}
 }
+
+// However large its messages, a sender whose hop takes them goes on.
+func TestCreditForLargerMessagesComesBack(t *testing.T) {
+	for _, c := range []struct{ size, n int }{{200 << 10, 120}, {900 << 10, 110}, {20 << 20, 3}} {
+		t.Run(fmt.Sprint(c.size), func(t *testing.T) {
+			r := start(t, forwarder.Options{LinkCredit: 100})
+			rcv := r.recv("q")
+			got := 0
+			rcv.auto = func(a *arrival) { got++; a.d.SettleAs(wire.Accepted) }
+			rcv.credit(1000)
+			s := r.send("q")
+			m := body("", c.size)
+			for range c.n {
+				s.put(m, false)
+			}
+			rcv.until("all of them", func() bool { return got == c.n })
+		})
+	}
+}

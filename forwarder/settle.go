@@ -37,6 +37,7 @@ type work struct {
 
 	progress []progress
 	settled  []settledFirst
+	streams  []*stream
 }
 
 // progress is what a receiver told of a copy that it has not answered.
@@ -65,6 +66,10 @@ func (w *work) Run() {
 		w.n.wake(w.wake)
 		w.wake = nil
 	}
+	for _, s := range w.streams {
+		s.attend()
+	}
+	w.streams = nil
 	works.Put(w)
 }
 
@@ -161,6 +166,9 @@ func (d *delivery) copyDone(c *Copy) (again bool) {
 	}
 	d.conn.ended(c)
 	c.over = true
+	if c.tail != nil && c.tail.end() {
+		d.conn.rewindow(c.tail.s.session)
+	}
 	d.pending--
 	if !c.tap {
 		d.counting--
@@ -186,6 +194,9 @@ func (d *delivery) finish() {
 // answer tells the sender, where it waits for that, and gives the link room for another message. The delivery is over, but for copies
 // that do not count.
 func (d *delivery) answer(o Outcome) {
+	if d.stream != nil && d.stream.holdsBack(o) {
+		return
+	}
 	d.answered = true
 	held := false
 	if d.in != nil {

@@ -114,7 +114,7 @@ func (ln *line) router() (id string, ok bool) {
 // property gives a message property for predicates and hashing: an application property, else a standard one by its specification name.
 func (m *Message) property(name string) (string, bool) {
 	var s wire.Sections
-	if wire.ScanMessage(m.Payload, &s) != nil {
+	if wire.ScanMessage(m.Payload, &s) != nil && (m.stream == nil || !s.PropertiesComplete) {
 		return "", false
 	}
 	if p := s.ApplicationProperties; p.End > p.Start {

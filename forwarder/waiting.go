@@ -1,6 +1,10 @@
 package forwarder
 
-import "github.com/fingerpost/fingerpost/routetable"
+import (
+	"slices"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
 
 // A link whose target matches no row has one credit. Its message waits for a row until the delivery timeout, then it is rejected. The
 // same holds for what is in flight when the rows of a target vanish (DESIGN §4).
@@ -103,6 +107,13 @@ func (l *inlink) replay(b *batch, at int64) (sent bool) {
 	return sent
 }
 
+// forgetWaiting takes a message out that does not come any more.
+func (l *inlink) forgetWaiting(d *delivery) {
+	if i := slices.Index(l.waiting, d); i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	}
+}
+
 func (l *inlink) take() {
 	l.waiting[0] = nil
 	l.waiting = l.waiting[1:]
@@ -115,6 +126,9 @@ func (l *inlink) take() {
 func (l *inlink) close() {
 	l.l = nil
 	l.parts = nil
+	if l.stream != nil {
+		l.stream.abort()
+	}
 	for _, d := range l.waiting {
 		d.recycle()
 	}

@@ -22,6 +22,7 @@ import (
 const (
 	messagesUnderLoad = 50_000
 	requesters        = 10_000
+	largeBody         = 2 << 30
 )
 
 var perMillisecond = 0 // messages; 0: as many as go

@@ -6,6 +6,7 @@ package interop
 const (
 	messagesUnderLoad = 5_000
 	requesters        = 1_000
+	largeBody         = 200 << 20
 )
 
 var perMillisecond = 2 // messages; 0: as many as go

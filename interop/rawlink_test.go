@@ -95,7 +95,7 @@ func (s *rawSender) pump(wait time.Duration) error {
 		if f.at(0) != nil {
 			next = uint32(f.number(0))
 		}
-		s.window = next + uint32(f.number(1)) - s.sent
+		s.window = uint32(max(int32(next+uint32(f.number(1))-s.sent), 0)) // less than was sent: the window was narrowed
 		if f.at(4) != nil && f.number(4) == s.theirs {
 			s.credit = uint32(f.number(5)) + uint32(f.number(6)) - s.count
 		}

@@ -32,6 +32,13 @@ type Owner interface {
 	TakeWork() Work
 }
 
+// Waiter is an Owner that may want to have no more input for now.
+type Waiter interface {
+	// AwaitRoom is called by the reader, without the lock and after the work, and returns when there may be input again, at the latest
+	// when quit is closed.
+	AwaitRoom(quit <-chan struct{})
+}
+
 // Work is what is left to do once a connection's lock is released: mostly to tell other connections.
 type Work interface{ Run() }
 
@@ -45,6 +52,7 @@ type Conn struct {
 	quit    chan struct{}   // closed by fail
 	raw     syscall.RawConn // nil where bytes do not go straight to a socket (TLS)
 	owner   Owner
+	waiter  Waiter        // the owner, where it is one
 	ready   chan struct{} // closed when the peer has opened
 	done    chan struct{} // closed when Serve has returned
 	readFn  func(uintptr) bool
@@ -88,6 +96,7 @@ func NewConn(nc net.Conn, cfg engine.Config, mu *sync.Mutex, newOwner func(*Conn
 		}
 	}
 	c.owner = newOwner(c)
+	c.waiter, _ = c.owner.(Waiter)
 	c.Engine = engine.NewConn(cfg, handler{c.owner, c})
 	c.pool = readBuffers(int(cfg.MaxFrameSize))
 	return c
@@ -194,6 +203,9 @@ func (c *Conn) readLoop() error {
 		c.owner.AfterInput()
 		if work != nil {
 			work.Run()
+		}
+		if c.waiter != nil {
+			c.waiter.AwaitRoom(c.quit)
 		}
 		c.start += used
 		if err != nil {

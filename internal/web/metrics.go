@@ -157,6 +157,9 @@ var (
 		"management":           {"management_requests_total", "Requests to $management, which are in no other counter.", prometheus.CounterValue, nil},
 		"managementAnswers":    {"management_answers_total", "Answers to them, and what watchers were told.", prometheus.CounterValue, nil},
 		"managementUnanswered": {"management_unanswered_total", "Answers whose receiver was gone.", prometheus.CounterValue, nil},
+		"streamed":             {"messages_streamed_total", "Messages of more than 1 MiB, which are sent on while they come in.", prometheus.CounterValue, nil},
+		"aborted":              {"streams_aborted_total", "Of these, those that their sender took back, or did not send to the end.", prometheus.CounterValue, nil},
+		"stalled":              {"streams_stalled_total", "Copies of these that were ended because their receiver took nothing.", prometheus.CounterValue, nil},
 		"problems":             {"row_problems_total", "Rows found for a message whose address cannot be reached.", prometheus.CounterValue, nil},
 	}
 )

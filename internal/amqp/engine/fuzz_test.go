@@ -34,6 +34,20 @@ func conversation(t testing.TB, settled bool) []byte {
 		l.Send(&d[i], settled, 0, nil, make([]byte, 700))
 	}
 	tap()
+	for come := 1; come <= 4; come++ { // a stream that is taken back after so many frames, and at last one that is not
+		x := &trickle{b: make([]byte, 2000), come: 1}
+		var d engine.OutDelivery
+		l.SendStream(&d, settled, 0, []byte("head"), x)
+		for ; x.come < min(come*500, 2000); x.come = min(x.come+500, 2000) {
+			l.Continue(&d)
+			tap()
+		}
+		if come < 4 {
+			d.Abort()
+		}
+		l.Continue(&d)
+		tap()
+	}
 	r.Drain()
 	tap()
 	r.Detach(nil)
@@ -47,16 +61,66 @@ func conversation(t testing.TB, settled bool) []byte {
 
 // Whatever a peer sends, the engine neither panics nor says more than its limits allow, and ends in a state that can be left.
 func FuzzConversation(f *testing.F) {
-	f.Add(conversation(f, true), uint16(0))
-	f.Add(conversation(f, false), uint16(7))
-	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), uint16(1))
-	f.Fuzz(func(t *testing.T, in []byte, chunk uint16) { converse(t, in, chunk) })
+	f.Add(conversation(f, true), uint16(0), []byte{})
+	f.Add(conversation(f, false), uint16(7), []byte{0, 1, 2, 3, 4, 5, 6, 7})
+	f.Add(conversation(f, false), uint16(50), []byte{0, 4, 8, 1, 3, 0, 2, 6, 7, 5, 9, 13})
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), uint16(1), []byte{})
+	f.Fuzz(converse)
 }
 
-func converse(t *testing.T, in []byte, chunk uint16) {
+// acts is what an end does of its own: each byte is one step, taken after a piece of input.
+type acts struct {
+	e      *end
+	out    [4]engine.OutDelivery
+	source [4]trickle
+	begun  []*engine.InDelivery
+}
+
+func (a *acts) do(what byte) {
+	i := int(what>>3) % len(a.out)
+	d, x := &a.out[i], &a.source[i]
+	switch what & 7 {
+	case 0, 1:
+		x.come = min(x.come+int(what)*30, len(x.b))
+		if l := d.Link(); l != nil {
+			l.Continue(d)
+		}
+	case 2:
+		d.Abort()
+	case 3:
+		d.Settle()
+	case 4, 5:
+		for l := range a.e.partial {
+			if !l.Gone() {
+				l.Session().SetWindow(uint32(what >> 3))
+			}
+		}
+	case 6:
+		for _, d := range a.begun {
+			if d.Link() != nil {
+				d.SettleAs(wire.Released)
+				break
+			}
+		}
+	default:
+		for l := range a.e.partial {
+			l.Detach(nil)
+			break
+		}
+	}
+}
+
+func converse(t *testing.T, in []byte, chunk uint16, script []byte) {
 	e := &end{t: t, partial: map[*engine.Link][]byte{}, quiet: true}
 	e.conn = engine.NewConn(engine.Config{MaxFrameSize: 4096, MaxMessageSize: 1 << 20, Mechanisms: nil}, e)
-	var sent [4]engine.OutDelivery
+	a := &acts{e: e}
+	sent := &a.out
+	e.onPart = func(d *engine.InDelivery) {
+		e.partial[d.Link()] = nil
+		if !d.Settled && len(a.begun) == 0 {
+			a.begun = append(a.begun, d)
+		}
+	}
 	e.onLink = acceptAll(3)
 	e.onMsg = func(d *engine.InDelivery, _ []byte) {
 		if !d.Settled {
@@ -65,7 +129,17 @@ func converse(t *testing.T, in []byte, chunk uint16) {
 	}
 	e.onFlow = func(l *engine.Link) {
 		for i := range sent {
-			if l.IsSender() && sent[i].Link() == nil && l.Send(&sent[i], i%2 == 0, 0, []byte("h"), make([]byte, 5000)) == engine.Refused {
+			if !l.IsSender() || sent[i].Link() != nil {
+				continue
+			}
+			var r engine.SendResult
+			if i < 2 {
+				r = l.Send(&sent[i], i%2 == 0, 0, []byte("h"), make([]byte, 5000))
+			} else {
+				a.source[i] = trickle{b: make([]byte, 5000), come: 1 + i*500}
+				r = l.SendStream(&sent[i], i%2 == 0, 0, []byte("h"), &a.source[i])
+			}
+			if r == engine.Refused {
 				break
 			}
 		}
@@ -87,6 +161,10 @@ func converse(t *testing.T, in []byte, chunk uint16) {
 		e.conn.Wrote(len(out))
 		if err != nil {
 			break
+		}
+		if len(script) > 0 {
+			a.do(script[0])
+			script = script[1:]
 		}
 		kept = kept[used:]
 		if len(kept) > 4096 {

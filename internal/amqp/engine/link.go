@@ -47,7 +47,9 @@ type Link struct {
 	inRun *inRun       // receiver: nil until the first delivery
 	out   *OutDelivery // sender: begun and not complete
 
-	outList *OutDelivery // sender: ring of unsettled ones; nil until the first
+	outList  *OutDelivery // sender: ring of unsettled ones; nil until the first
+	isDry    bool         // sender: what follows of out has not come yet
+	abortDue bool         // sender: the peer is to be told that what had begun is taken back, and takes no transfer now
 
 	peer    *wire.Attach // until answered, and for local links until reported
 	Context any          // the handler's own

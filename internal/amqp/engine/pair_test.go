@@ -17,6 +17,7 @@ type end struct {
 	onLink  func(*engine.Link)
 	onFlow  func(*engine.Link)
 	onMsg   func(d *engine.InDelivery, whole []byte)
+	onPart  func(d *engine.InDelivery) // of what is not whole, in place of keeping it
 	partial map[*engine.Link][]byte
 	got     [][]byte
 	quiet   bool
@@ -40,6 +41,10 @@ func (e *end) Transfer(d *engine.InDelivery, p []byte, last bool) {
 	l := d.Link()
 	if d.First && last {
 		e.message(d, p)
+		return
+	}
+	if e.onPart != nil {
+		e.onPart(d)
 		return
 	}
 	if d.First {

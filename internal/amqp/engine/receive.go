@@ -48,12 +48,11 @@ func (c *Conn) handleTransfer(ch uint16, body []byte) error {
 	if s == nil {
 		return err
 	}
-	if s.inWindow == 0 {
+	if s.nextIn == s.most {
 		return sessionErr(wire.CondWindowViolation, "transfer beyond the incoming window of %d", c.cfg.Window)
 	}
 	s.nextIn++
-	s.inWindow--
-	if s.inWindow <= c.cfg.Window/2 {
+	if s.opens() {
 		s.wantFlow = true
 		s.touch()
 	}
@@ -123,6 +122,10 @@ func (l *Link) handleTransfer(t *wire.Transfer, payload []byte) *LinkError {
 	d.Settled = d.Settled || t.Settled
 	if t.Aborted {
 		l.in = nil
+		if d.outcome {
+			l.endAnswered(d)
+			return nil
+		}
 		h.Aborted(d)
 		l.overIn(d)
 		return nil
@@ -134,7 +137,17 @@ func (l *Link) handleTransfer(t *wire.Transfer, payload []byte) *LinkError {
 	if !t.More {
 		l.in = nil
 	}
+	if d.outcome { // answered before it has arrived: the rest is thrown away
+		if !t.More && d.Settled {
+			l.endAnswered(d)
+		}
+		return nil
+	}
 	h.Transfer(d, payload, !t.More)
+	if l.gone {
+		l.discard(t)
+		return nil
+	}
 	d.First = false
 	if !t.More && d.Settled && d.link != nil {
 		l.overIn(d)
@@ -159,6 +172,17 @@ func (l *Link) begin(t *wire.Transfer) *InDelivery {
 	d.ID, d.Format, d.Tag, d.link, d.First = t.DeliveryID, t.MessageFormat, t.Tag, l, true
 	l.in = d
 	return d
+}
+
+// endAnswered ends a delivery that was answered before it had arrived, and that its sender has settled.
+func (l *Link) endAnswered(d *InDelivery) {
+	if l.inRun != nil && d == &l.inRun.scratch {
+		d.link = nil
+		return
+	}
+	l.forgetIn(d)
+	l.s.c.h.RemoteSettled(d, nil)
+	l.s.c.putIn(d)
 }
 
 // overIn drops the record of a delivery that nobody keeps.
@@ -212,7 +236,7 @@ func (d *InDelivery) settle(kind wire.StateKind, raw []byte) {
 	}
 	if d == l.in { // answered before it has arrived: the rest is thrown away
 		l.in = &l.running().scratch
-		*l.in = InDelivery{ID: d.ID, Settled: true, link: l}
+		*l.in = InDelivery{ID: d.ID, Settled: true, link: l, outcome: true}
 	}
 	l.forgetIn(d)
 	l.s.c.putIn(d)

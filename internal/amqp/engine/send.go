@@ -13,6 +13,7 @@ type OutDelivery struct {
 	id         uint32
 	settled    bool
 	parts      [2][]byte // what is left to encode
+	rest       Source    // what follows them; nil where they are all
 	prev, next *OutDelivery
 }
 
@@ -76,7 +77,9 @@ func (l *Link) Send(d *OutDelivery, settled bool, format uint32, head, body []by
 		return Complete
 	}
 	l.out = d
-	l.stall()
+	if !l.isDry {
+		l.stall()
+	}
 	return Partial
 }
 
@@ -86,6 +89,9 @@ const frameOverhead = 64
 // pushFrames encodes as much of a delivery as window and room allow; true when it is whole. For the first frame
 // c.sendFrame is filled in already.
 func (l *Link) pushFrames(d *OutDelivery, first bool) bool {
+	if d.rest != nil {
+		return l.pushStream(d, first)
+	}
 	s, c := l.s, l.s.c
 	room := int(min(c.peerMaxFrame, 1<<30)) - frameOverhead
 	for s.remoteWindow > 0 && c.out.pending() < c.cfg.OutLimit {
@@ -126,6 +132,7 @@ func (d *OutDelivery) take(dst []byte, n int) []byte {
 func (d *OutDelivery) release() {
 	d.link = nil
 	d.parts = [2][]byte{}
+	d.rest = nil
 }
 
 // stall notes that the link waits for window or room.
@@ -145,9 +152,15 @@ func (l *Link) continueSending() {
 		l.stall()
 		return
 	}
+	if l.abortDue {
+		l.abortDue = false
+		l.sendAbort()
+	}
 	if d := l.out; d != nil {
 		if !l.pushFrames(d, false) {
-			l.stall()
+			if !l.isDry {
+				l.stall()
+			}
 			return
 		}
 		l.out = nil
@@ -173,9 +186,16 @@ func (l *Link) forgetOut(d *OutDelivery) {
 	}
 }
 
+// sendAbort tells the peer that what has begun to arrive is taken back: at once, or when it takes a transfer again.
 func (l *Link) sendAbort() {
+	l.isDry = false
+	if l.s.remoteWindow == 0 {
+		l.abortDue = true
+		l.stall()
+		return
+	}
 	l.s.nextOut++
-	l.s.remoteWindow -= min(l.s.remoteWindow, 1)
+	l.s.remoteWindow--
 	t := wire.Transfer{Handle: l.handle, Aborted: true}
 	l.s.c.sendPerformative(l.s.local, t.Append)
 }

@@ -21,7 +21,9 @@ type Session struct {
 
 	// Incoming: the peer's transfers.
 	nextIn         uint32
-	inWindow       uint32 // Invariant: inWindow <= cfg.Window
+	window         uint32 // transfers that the peer may be told to send from now on; at most cfg.Window
+	told           uint32 // the transfer id that the peer was last told to stop before
+	most           uint32 // the highest one it was ever told: it may not have heard of less
 	expectDelivery uint32
 	hasDelivery    bool
 	unsettledIn    window[InDelivery]
@@ -122,7 +124,7 @@ func (c *Conn) newSession() (*Session, bool) {
 	for c.byLocal[ch] != nil {
 		ch = uint16((uint32(ch) + 1) % (limit + 1))
 	}
-	s := &Session{c: c, local: ch, inWindow: c.cfg.Window}
+	s := &Session{c: c, local: ch, window: c.cfg.Window, told: c.cfg.Window, most: c.cfg.Window}
 	if c.byLocal == nil {
 		c.byLocal = map[uint16]*Session{}
 	}
@@ -146,7 +148,7 @@ func (c *Conn) Begin() (*Session, error) {
 func (s *Session) sendBegin() {
 	b := wire.Begin{
 		RemoteChannel: s.remote, HasRemoteChannel: s.hasRemote,
-		NextOutgoingID: s.nextOut, IncomingWindow: s.inWindow, OutgoingWindow: outgoingWindow, HandleMax: s.c.cfg.HandleMax,
+		NextOutgoingID: s.nextOut, IncomingWindow: s.c.cfg.Window, OutgoingWindow: outgoingWindow, HandleMax: s.c.cfg.HandleMax,
 	}
 	s.c.sendPerformative(s.local, b.Append)
 }
@@ -179,6 +181,7 @@ func (c *Conn) handleBegin(ch uint16, body []byte) error {
 	}
 	s.remote, s.hasRemote = ch, true
 	s.nextIn = b.NextOutgoingID
+	s.told, s.most = s.nextIn+c.cfg.Window, s.nextIn+c.cfg.Window
 	s.remoteWindow = b.IncomingWindow - min(b.IncomingWindow, s.nextOut-s.initialOut)
 	s.remoteHandleMax = b.HandleMax
 	if c.byRemote == nil {
@@ -280,13 +283,32 @@ func (s *Session) flush() {
 	s.wantFlow = false
 }
 
+// SetWindow sets how many transfers the peer may send from now on; what was configured is the most. The peer is told when it has to
+// stop sooner than it thinks, or has used half of what it may have. What it was allowed before it may still send.
+func (s *Session) SetWindow(n uint32) {
+	s.window = min(n, s.c.cfg.Window)
+	if left := int32(s.told - s.nextIn); s.opens() || left > int32(s.window+s.window/2+8) {
+		s.wantFlow = true
+		s.touch()
+	}
+}
+
+// opens tells whether it is time to tell the peer that it may send more.
+func (s *Session) opens() bool {
+	left := int32(s.told - s.nextIn)
+	return left <= int32(s.window/2) && left < int32(s.window)
+}
+
 // sendFlow writes the session's state, and that of a link where one is given (2.7.4).
 func (s *Session) sendFlow(l *Link, echo bool) {
-	s.inWindow = s.c.cfg.Window
+	s.told = s.nextIn + s.window
+	if int32(s.told-s.most) > 0 {
+		s.most = s.told
+	}
 	f := &s.c.flow
 	*f = wire.Flow{
 		NextIncomingID: s.nextIn, HasNextIncomingID: s.hasRemote,
-		IncomingWindow: s.inWindow, NextOutgoingID: s.nextOut, OutgoingWindow: outgoingWindow,
+		IncomingWindow: s.window, NextOutgoingID: s.nextOut, OutgoingWindow: outgoingWindow,
 		Echo: echo,
 	}
 	if l != nil {

@@ -34,6 +34,9 @@ type Sections struct {
 	// HeadComplete tells that the scan met the properties or something behind them: what it found up to there is all there
 	// is, whatever payload is still to come.
 	HeadComplete bool
+
+	// PropertiesComplete tells the same of all properties: ScanMessage met the body or the footer.
+	PropertiesComplete bool
 }
 
 // ToText gives the text of properties.to, aliasing payload; nil where there is none.
@@ -56,7 +59,8 @@ func ScanHead(payload []byte, s *Sections) error {
 }
 
 // ScanMessage locates all sections of a whole message and checks their order. It does not look into annotations,
-// application properties and bodies. A message without a body is not an error.
+// application properties and bodies. A message without a body is not an error. A payload that is the first part of a message gives an
+// error with Short set, where it is not cut between sections, and what was located before.
 func ScanMessage(payload []byte, s *Sections) error {
 	return scan(payload, s, true)
 }
@@ -83,8 +87,11 @@ func scan(payload []byte, s *Sections, whole bool) error {
 			s.HeadComplete = true
 			s.Bare = i
 		}
-		if code > CodeProperties && !whole {
-			return nil
+		if code > CodeProperties {
+			if !whole {
+				return nil
+			}
+			s.PropertiesComplete = code > CodeApplicationProperties
 		}
 		var end int
 		if code == CodeProperties {
