@@ -43,7 +43,7 @@ func TestBenchThroughARouter(t *testing.T) {
 		{"--senders", "3", "--receivers", "3", "--addresses", "30", "--anonymous"},
 		{"--size", "200000"},
 	} {
-		args = append([]string{"bench", "-o", "json", "--pid", pid, "--warmup", "50ms", "--duration", "300ms"}, args...)
+		args = append([]string{"bench", "-o", "json", "--pid", pid, "--warmup", "50ms", "--duration", "1s"}, args...)
 		f := readBench(t, r.ctl(t, args...))
 		if p := f.Peer; p.Messages == 0 || p.Copies == 0 || p.Lost != 0 || p.Duplicates != 0 || p.RSS == 0 || p.Latency == nil {
 			t.Errorf("%q: got %+v", args, p)

@@ -101,7 +101,7 @@ func TestColossusByteForByte(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: attached receiver: %v", message.name, err)
 		}
-		sameMessage(t, message.name+", attached receiver", message.bytes, d.payload, 1)
+		sameMessage(t, message.name+", attached receiver", message.bytes, d.payload, 0)
 		if o, err := s.outcome(id); err != nil || o.state != "accepted" || !o.settled {
 			t.Fatalf("%s: outcome: got %v, settled %v, %v; want accepted and settled", message.name, o, o.settled, err)
 		}

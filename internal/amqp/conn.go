@@ -222,7 +222,7 @@ func (c *Conn) readLoop() error {
 // guarded waits until what the peer said in a login may be looked at. Called by the reader, who alone moves a server's engine on before
 // it has opened.
 func (c *Conn) guarded() error {
-	if c.guard == nil || c.opened || !c.Engine.Guesses((*c.bufp)[c.start:c.end]) {
+	if c.guard == nil || !c.guesses() {
 		return nil
 	}
 	pause, ok := c.guard.Pause(c.nc.RemoteAddr(), time.Now())
@@ -240,6 +240,13 @@ func (c *Conn) guarded() error {
 	case <-c.quit:
 		return c.readError(io.EOF)
 	}
+}
+
+// guesses tells whether what was read may hold a guess.
+func (c *Conn) guesses() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.opened && c.Engine.Guesses((*c.bufp)[c.start:c.end])
 }
 
 // SetGuard has a server end ask a guard before it looks at a login. It is called before Serve.
@@ -265,10 +272,16 @@ func (c *Conn) compact() {
 		c.start, c.end = 0, 0
 		return
 	}
-	if c.start > 0 && (c.start > len(buf)/2 || c.Engine.Need(buf[c.start:c.end]) > len(buf)-c.start) {
+	if c.start > 0 && (c.start > len(buf)/2 || c.need(buf[c.start:c.end]) > len(buf)-c.start) {
 		c.end = copy(buf, buf[c.start:c.end])
 		c.start = 0
 	}
+}
+
+func (c *Conn) need(p []byte) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Engine.Need(p)
 }
 
 // read waits for bytes. While it waits with nothing kept, the connection holds no buffer.

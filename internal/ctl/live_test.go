@@ -141,6 +141,17 @@ func TestSendToAReceiver(t *testing.T) {
 	}
 }
 
+// interrupter is an output that interrupts once something is said.
+type interrupter struct {
+	bytes.Buffer
+	done context.CancelFunc
+}
+
+func (w *interrupter) Write(p []byte) (int, error) {
+	w.done()
+	return w.Buffer.Write(p)
+}
+
 func TestInterruptEndsARecv(t *testing.T) {
 	_, host := startRouter(t)
 	for _, c := range []struct {
@@ -151,9 +162,8 @@ func TestInterruptEndsARecv(t *testing.T) {
 		{"1", exitNo, "attached to X\nroutectl: interrupted: 0 of 1 messages\n"},
 		{"0", exitDone, "attached to X\n"},
 	} {
-		var errs bytes.Buffer
 		run, done := context.WithCancel(context.Background())
-		time.AfterFunc(200*time.Millisecond, done)
+		errs := interrupter{done: done}
 		status := Run(run, []string{"--url", host, "recv", "X", "--count", c.count}, Env{
 			Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Getenv: func(string) string { return "" },
 		})
