@@ -5,6 +5,7 @@ package interop
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -24,6 +25,9 @@ const (
 )
 
 var perMillisecond = 0 // messages; 0: as many as go
+
+// faultCases: all there are.
+func faultCases(*rand.Rand) []fault { return allFaults() }
 
 // A peer that connects and does not go on is cut off after about 10 s.
 func TestAStalledHandshakeIsCutOff(t *testing.T) {

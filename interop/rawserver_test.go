@@ -274,7 +274,7 @@ func (s *rawServer) transfer(c *rawConn, ss *rawSessionIn, f *frame) error {
 	if f.flag(5) {
 		return nil
 	}
-	d := &rawDelivery{payload: in.parts, settled: in.first.flag(4) || f.flag(4), id: in.first.number(1), link: in.name, target: in.target, hasTo: in.hasTo, peer: c}
+	d := &rawDelivery{payload: in.parts, settled: in.first.flag(4) || f.flag(4), id: in.first.number(1), link: in.name, target: in.target, hasTo: in.hasTo, peer: c, at: time.Now()}
 	in.first, in.parts = nil, nil
 	state := composite(accepted)
 	if s.answer != nil {
