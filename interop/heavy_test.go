@@ -22,6 +22,7 @@ import (
 // How much is done by "make interop".
 const (
 	messagesUnderLoad = 50_000
+	hostility         = 4 * time.Second // of each hostile client
 )
 
 var perMillisecond = 0 // messages; 0: as many as go

@@ -2,11 +2,15 @@
 
 package interop
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // How much is done where the tests are part of the whole suite.
 const (
 	messagesUnderLoad = 5_000
+	hostility         = 250 * time.Millisecond // of each hostile client
 )
 
 var perMillisecond = 2 // messages; 0: as many as go

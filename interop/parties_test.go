@@ -49,15 +49,17 @@ type shipper struct {
 	window   int
 	message  func(n int) (body []byte, settled bool)
 	pace     func(n int)
+	enough   chan struct{} // closed: no more are sent; may be nil
 
 	attempts []attempt
 	cuts     int
+	stalls   int // the connection lived, and what was waited for did not come
 }
 
 // ship sends them all.
 func (x *shipper) ship(ctx context.Context) error {
 	var last error
-	for len(x.attempts) < x.total {
+	for len(x.attempts) < x.total && !isDone(x.enough) {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%d of %d messages to %s: %w", len(x.attempts), x.total, x.to, errors.Join(ctx.Err(), last))
 		}
@@ -70,6 +72,9 @@ func (x *shipper) ship(ctx context.Context) error {
 			x.cuts++
 		}
 		if last = err; err != nil {
+			if n := net.Error(nil); errors.As(err, &n) && n.Timeout() {
+				x.stalls++
+			}
 			pause(ctx, 20*time.Millisecond)
 		}
 	}
@@ -116,7 +121,7 @@ func (x *shipper) shipBy(c *rawConn) error {
 			a.cut = !a.settled && a.outcome == ""
 		}
 	}()
-	for len(x.attempts) < x.total {
+	for len(x.attempts) < x.total && !isDone(x.enough) {
 		if err := s.pumpUntil("outcomes", func() bool { return open < x.window }); err != nil {
 			return err
 		}

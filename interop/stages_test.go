@@ -173,8 +173,8 @@ type scene struct {
 
 const (
 	faultMessages = 60
-	faultAt       = 6  // the transfer that the trap is for
-	faultAnswer   = 3  // the disposition: one may answer many transfers
+	faultAt       = 6 // the transfer that the trap is for
+	faultAnswer   = 3 // the disposition: one may answer many transfers
 )
 
 // try runs a case and gives what is wrong.
@@ -255,7 +255,7 @@ func (x *scene) wire(ctx context.Context, t testing.TB) error {
 		place = "amqp://" + x.cable.addr
 	case atHop:
 		x.cable.lead(x.next.addr)
-		place = "amqp://" + x.cable.addr
+		place = "amqp://" + x.cable.addr + "/" + x.name // a target waits for its row, where the receiver is away
 		x.attached = newTaker(x.next.addr, x.name)
 	case atAttached:
 		x.cable.lead(x.first.addr)
@@ -388,6 +388,9 @@ func (x *scene) disorder(had [2]map[int]int, lost, other int) (problems []string
 	}
 	if lost > x.ship.window || other > 3*x.ship.window {
 		problems = append(problems, fmt.Sprintf("%d have no outcome and %d are not accepted of %d at a time", lost, other, x.ship.window))
+	}
+	if x.ship.stalls > 0 {
+		problems = append(problems, fmt.Sprintf("the sender was left without a word for %v, %d times", patience, x.ship.stalls))
 	}
 	if x.f.pick == "all" {
 		return problems
