@@ -12,18 +12,30 @@ import (
 
 const unlimited = math.MaxInt32
 
-// room is how many messages of a size the line has room for, up to its soft limit. From any goroutine.
+// room is how many messages of a size the line has room for, up to its soft limit. An empty one has room for a message of any size. From
+// any goroutine.
 func (ln *line) room(size int) int {
 	o := &ln.n.options
-	room := o.SoftQueue - int(ln.queued.Load())
+	queued := int(ln.queued.Load())
+	room := o.SoftQueue - queued
 	if bytes := o.SoftQueueBytes - int(ln.queuedBytes.Load()); size > 0 && bytes/size < room {
 		room = bytes / size
+	}
+	if queued == 0 {
+		return max(room, 1)
 	}
 	return max(room, 0)
 }
 
-// enough is the room from which a link that waits gets credit: with less, it would get a message at a time.
-func (o *Options) enough() int { return max(o.SoftQueue/4, 1) }
+// enough is the room for messages of a size from which a link that waits gets credit: a quarter of what an empty line has. With less, it
+// would get a message at a time.
+func (o *Options) enough(size int) int {
+	most := o.SoftQueue
+	if size > 0 {
+		most = min(most, o.SoftQueueBytes/size)
+	}
+	return max(most/4, 1)
+}
 
 // room is the least room over the groups. What is pre-settled is not held up by slow hops where others are free.
 func (p *plan) room(groups []int32, size int, pastSlow bool) int {
@@ -109,7 +121,7 @@ func (l *inlink) withRoom(free, have int) int {
 		}
 	}
 	room := p.room(p.roots, l.size, l.settled && p.hasFree())
-	enough := n.options.enough()
+	enough := n.options.enough(l.size)
 	if room >= min(free, enough) {
 		return min(free, room)
 	}
@@ -149,7 +161,7 @@ func (ln *line) wantsRoom(l *inlink) {
 
 // takeWants gives the links that wait for room, if there is enough. Called under the line's lock.
 func (ln *line) takeWants() []*inlink {
-	if !ln.wanted.Load() || !ln.gone.Load() && ln.room(0) < ln.n.options.enough() {
+	if !ln.wanted.Load() || !ln.gone.Load() && ln.room(0) < ln.n.options.enough(0) {
 		return nil
 	}
 	ln.wantMu.Lock()
