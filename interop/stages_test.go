@@ -43,6 +43,13 @@ var moments = []moment{
 	{"before the disposition", false, disposition, false, before},
 	{"in the middle of the disposition", false, disposition, false, middle},
 	{"after the disposition", false, disposition, false, after},
+	{"before the settlement", true, disposition, false, before}, // of mode second
+	{"after the settlement", true, disposition, false, after},
+}
+
+// happens tells whether there is such a moment in a delivery: we dial in mode first.
+func (m moment) happens(where side, second bool) bool {
+	return m.code != disposition || !m.up || second && (where == atSender || where == atAttached)
 }
 
 // harm is what is done then.
@@ -88,7 +95,9 @@ func allFaults() (all []fault) {
 			for _, h := range harms {
 				for _, pick := range []string{"all", "any", "first"} {
 					for _, second := range []bool{false, true} {
-						all = append(all, fault{where, s, h, pick, second})
+						if s.happens(where, second) {
+							all = append(all, fault{where, s, h, pick, second})
+						}
 					}
 				}
 			}
