@@ -124,7 +124,9 @@ func FuzzServe(f *testing.F) {
 			t.Errorf("the witness's message was %s", got)
 		}
 		in.until("the message", func() bool {
-			return slices.ContainsFunc(in.came, func(a *arrival) bool { return len(a.message.Data) == 1 && bytes.Equal(a.message.Data[0], witnessed.Data[0]) })
+			return slices.ContainsFunc(in.came, func(a *arrival) bool {
+				return len(a.message.Data) == 1 && bytes.Equal(a.message.Data[0], witnessed.Data[0])
+			})
 		})
 		m.leave(out, in)
 		m.stop(t)
