@@ -23,3 +23,18 @@ func faultCases(random *rand.Rand) []fault {
 	random.Shuffle(len(kills), func(i, j int) { kills[i], kills[j] = kills[j], kills[i] })
 	return append(cases, kills[:8]...)
 }
+
+// someFaults chooses for each side and stage one case of each kind of harm in keep.
+func someFaults(random *rand.Rand, keep func(harm) bool) (some []fault) {
+	groups := map[string][]fault{}
+	for _, f := range allFaults() {
+		if keep(f.harm) {
+			key := string(f.side) + f.stage.name
+			groups[key] = append(groups[key], f)
+		}
+	}
+	for _, key := range sortedKeys(groups) {
+		some = append(some, groups[key][random.IntN(len(groups[key]))])
+	}
+	return some
+}

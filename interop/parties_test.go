@@ -319,7 +319,6 @@ type daemon struct {
 	addr    string
 	log     tail
 	cmd     *exec.Cmd
-	ready   []string // what it printed when it was ready
 }
 
 // startDaemon runs a router; it ends with the test.

@@ -106,21 +106,6 @@ func allFaults() (all []fault) {
 	return all
 }
 
-// someFaults chooses for each side and stage one case of each kind of harm in keep.
-func someFaults(random *rand.Rand, keep func(harm) bool) (some []fault) {
-	groups := map[string][]fault{}
-	for _, f := range allFaults() {
-		if keep(f.harm) {
-			key := string(f.side) + f.stage.name
-			groups[key] = append(groups[key], f)
-		}
-	}
-	for _, key := range sortedKeys(groups) {
-		some = append(some, groups[key][random.IntN(len(groups[key]))])
-	}
-	return some
-}
-
 // faultBench is what cases share: routers that are not killed, and the count of what came of all messages.
 type faultBench struct {
 	first, next *daemon
