@@ -6,6 +6,7 @@ MAKEFLAGS   += --no-print-directory
 
 PYTHON      ?= /usr/bin/python3
 SOAK        ?= 10m
+SOAKRUN     ?= ^TestSoak
 FUZZTIME    ?= 60s
 BENCH       ?= .
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -26,8 +27,8 @@ test: parts ## the whole suite
 interop: parts ## foreign clients and bad peers, with more messages and the slow cases
 	@$(SUMMED) -timeout 40m -tags heavy ./interop
 
-soak: parts ## long runs, for SOAK=10m
-	@SOAK=$(SOAK) $(SUMMED) -timeout 0 -tags heavy,soak -run '^TestSoak' ./interop
+soak: parts ## long runs, for SOAK=10m each: all, or SOAKRUN=regexp (TestSoakChaos)
+	@SOAK=$(SOAK) $(SUMMED) -timeout 0 -tags heavy,soak -run '$(SOAKRUN)' ./interop
 
 bench: ## benchmarks, all or BENCH=regexp
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...

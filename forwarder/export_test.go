@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"time"
 
@@ -105,4 +106,15 @@ func (n *Node) CutPeers() {
 			c.c.Abort(errors.New("cut"))
 		}
 	}
+}
+
+// ServeConn takes a client's connection as a listener does, and returns when it is over.
+func (n *Node) ServeConn(nc net.Conn) {
+	if !n.mayConnect(nc) {
+		nc.Close()
+		return
+	}
+	c := n.take(nc, &ListenOptions{})
+	n.connEnded(c, c.Serve())
+	n.disconnected(nc, nil)
 }

@@ -12,16 +12,17 @@ import (
 
 const unlimited = math.MaxInt32
 
-// room is how many messages of a size the line has room for, up to its soft limit; one has room where there is none. From any goroutine.
+// room is how many messages of a size the line has room for, up to its soft limit. An empty one has room for a message of any size. From
+// any goroutine.
 func (ln *line) room(size int) int {
 	o := &ln.n.options
 	queued := int(ln.queued.Load())
 	room := o.SoftQueue - queued
 	if bytes := o.SoftQueueBytes - int(ln.queuedBytes.Load()); size > 0 && bytes/size < room {
 		room = bytes / size
-		if queued == 0 {
-			room = max(room, 1)
-		}
+	}
+	if queued == 0 {
+		return max(room, 1)
 	}
 	return max(room, 0)
 }

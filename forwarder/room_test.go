@@ -370,3 +370,21 @@ func TestCreditForLargerMessagesComesBack(t *testing.T) {
 		})
 	}
 }
+
+// Messages so large that an idle hop has room for few, or for less than one: their link goes on as long as the hop takes them.
+func TestLargeMessagesGoOn(t *testing.T) {
+	for _, size := range []int{100, 20_000, 200_000, 1_500_000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			r := start(t, forwarder.Options{SoftQueueBytes: 1 << 20, LinkCredit: 10})
+			in := r.recv("large")
+			in.auto = func(a *arrival) { a.d.SettleAs(wire.Accepted) }
+			in.credit(1000)
+			out := r.send("large")
+			for range 30 {
+				if got := out.outcome(out.put(body("", size), false)); got != "accepted" {
+					t.Fatalf("got %s", got)
+				}
+			}
+		})
+	}
+}

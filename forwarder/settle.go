@@ -276,7 +276,10 @@ func (d *delivery) aggregate() Outcome {
 func (d *delivery) aggregateRejected() Outcome {
 	e := &wire.Error{Condition: wire.CondInternalError}
 	for i := range d.copies {
-		if o := d.copies[i].outcome; o.Kind == wire.Rejected && o.State != nil && o.State.Error != nil && !d.copies[i].tap {
+		if d.copies[i].tap { // it may still get its outcome
+			continue
+		}
+		if o := d.copies[i].outcome; o.Kind == wire.Rejected && o.State != nil && o.State.Error != nil {
 			e.Condition, e.Description = o.State.Error.Condition, o.State.Error.Description
 			break
 		}

@@ -5,6 +5,7 @@ package interop
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -23,9 +24,13 @@ const (
 	messagesUnderLoad = 50_000
 	requesters        = 10_000
 	largeBody         = 2 << 30
+	hostility         = 4 * time.Second // of each hostile client
 )
 
 var perMillisecond = 0 // messages; 0: as many as go
+
+// faultCases: all there are.
+func faultCases(*rand.Rand) []fault { return allFaults() }
 
 // A peer that connects and does not go on is cut off after about 10 s.
 func TestAStalledHandshakeIsCutOff(t *testing.T) {

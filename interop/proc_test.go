@@ -62,3 +62,15 @@ func writesOf(t *testing.T, pid string) uint64 {
 	}
 	return n
 }
+
+// residentKiB is how much memory a process has.
+func residentKiB(t testing.TB, pid int) (kib int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	fmt.Sscan(rest, &kib)
+	return kib
+}

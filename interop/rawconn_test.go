@@ -93,10 +93,11 @@ type rawConn struct {
 	net.Conn
 	in       *bufio.Reader
 	maxFrame uint32 // of the peer
+	mine     uint32 // the largest that it says it takes
 }
 
 func newRawConn(c net.Conn) *rawConn {
-	return &rawConn{Conn: c, in: bufio.NewReaderSize(c, 64<<10), maxFrame: 512}
+	return &rawConn{Conn: c, in: bufio.NewReaderSize(c, 64<<10), maxFrame: 512, mine: 1 << 20}
 }
 
 // bytesOf makes a frame.
@@ -206,7 +207,7 @@ func (c *rawConn) greet(container string) error {
 	if h, err := c.header(); err != nil || string(h) != string(amqpHeader) {
 		return fmt.Errorf("AMQP header: got % x, %v", h, err)
 	}
-	c.write(0, composite(open, str(container), str("localhost"), uint32v(1<<20), []byte{0x60, 0xff, 0xff}))
+	c.write(0, composite(open, str(container), str("localhost"), uint32v(c.mine), []byte{0x60, 0xff, 0xff}))
 	_, err := c.await(open)
 	return err
 }

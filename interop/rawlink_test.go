@@ -64,23 +64,32 @@ func newRawSender(t testing.TB, addr string, to []byte) *rawSender {
 // attachRaw attaches a sending link on a session that was begun.
 func attachRaw(t testing.TB, c *rawConn, channel uint16, handle uint32, to []byte) *rawSender {
 	t.Helper()
+	s, err := tryAttach(c, channel, handle, to, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// tryAttach attaches a sending link with a receiver mode: 0 is first, 1 is second.
+func tryAttach(c *rawConn, channel uint16, handle uint32, to []byte, mode byte) (*rawSender, error) {
 	s := &rawSender{c: c, channel: channel, handle: handle, window: 100, outcomes: map[uint32]outcome{}}
 	tgt := composite(target)
 	if to != nil {
 		tgt = composite(target, str(string(to)))
 	}
 	name := fmt.Sprintf("raw-sender-%d-%d", channel, handle)
-	c.write(channel, composite(attach, str(name), uint32v(handle), boolean(false), ubyte(2), ubyte(0), composite(source, str("raw")), tgt, null, null, uint32v(0)))
+	c.write(channel, composite(attach, str(name), uint32v(handle), boolean(false), ubyte(2), ubyte(mode), composite(source, str("raw")), tgt, null, null, uint32v(0)))
 	f, err := c.await(attach)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	s.theirs = f.number(1)
 	if f.at(6) == nil {
 		f, err := c.await(detach)
-		t.Fatalf("the link was refused: %v %v", f, err)
+		return nil, fmt.Errorf("the link was refused: %v %v", f, err)
 	}
-	return s
+	return s, nil
 }
 
 // pump takes one frame in.
@@ -205,6 +214,7 @@ type rawDelivery struct {
 	target  string
 	hasTo   bool // the target has an address
 	peer    *rawConn
+	at      time.Time // when it was whole
 }
 
 // newRawReceiver attaches a receiver on the address, or where that is empty on one that the router makes, and gives it credit.
@@ -235,6 +245,24 @@ func newRawReceiver(t testing.TB, addr, from string, credit uint32, capabilities
 	return &rawReceiver{c: c, name: name}
 }
 
+// collect takes a transfer, and gives the message where it is whole.
+func (r *rawReceiver) collect(f *frame) *rawDelivery {
+	if r.first == nil {
+		r.first, r.parts = f, nil
+	}
+	r.parts = append(r.parts, f.payload...)
+	if f.flag(9) {
+		r.first = nil // aborted
+		return nil
+	}
+	if f.flag(5) {
+		return nil
+	}
+	d := &rawDelivery{payload: r.parts, settled: r.first.flag(4) || f.flag(4), id: r.first.number(1), at: time.Now()}
+	r.first = nil
+	return d
+}
+
 // receive gives the next message and accepts it.
 func (r *rawReceiver) receive(wait time.Duration) (*rawDelivery, error) {
 	deadline := time.Now().Add(wait)
@@ -245,19 +273,10 @@ func (r *rawReceiver) receive(wait time.Duration) (*rawDelivery, error) {
 		}
 		switch f.code {
 		case transfer:
-			if r.first == nil {
-				r.first, r.parts = f, nil
-			}
-			r.parts = append(r.parts, f.payload...)
-			if f.flag(9) {
-				r.first = nil // aborted
+			d := r.collect(f)
+			if d == nil {
 				continue
 			}
-			if f.flag(5) {
-				continue
-			}
-			d := &rawDelivery{payload: r.parts, settled: r.first.flag(4) || f.flag(4), id: r.first.number(1)}
-			r.first = nil
 			if !d.settled {
 				r.c.write(0, composite(disposition, boolean(true), uint32v(uint32(d.id)), uint32v(uint32(d.id)), boolean(true), composite(accepted)))
 			}

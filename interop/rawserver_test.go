@@ -14,6 +14,8 @@ type rawServer struct {
 	ln     net.Listener
 	credit uint32
 
+	forgets bool // keeps no message
+
 	// answer gives the state that a delivery is settled with; nil is accepted. An answer of nil leaves it unsettled.
 	answer func(*rawDelivery) []byte
 
@@ -274,13 +276,15 @@ func (s *rawServer) transfer(c *rawConn, ss *rawSessionIn, f *frame) error {
 	if f.flag(5) {
 		return nil
 	}
-	d := &rawDelivery{payload: in.parts, settled: in.first.flag(4) || f.flag(4), id: in.first.number(1), link: in.name, target: in.target, hasTo: in.hasTo, peer: c}
+	d := &rawDelivery{payload: in.parts, settled: in.first.flag(4) || f.flag(4), id: in.first.number(1), link: in.name, target: in.target, hasTo: in.hasTo, peer: c, at: time.Now()}
 	in.first, in.parts = nil, nil
 	state := composite(accepted)
 	if s.answer != nil {
 		state = s.answer(d)
 	}
-	s.keep(d)
+	if !s.forgets {
+		s.keep(d)
+	}
 	if !d.settled && state != nil {
 		c.write(f.channel, composite(disposition, boolean(true), uint32v(uint32(d.id)), uint32v(uint32(d.id)), boolean(true), state))
 	}

@@ -5,7 +5,6 @@ package interop
 import (
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 )
@@ -43,15 +42,4 @@ func TestSoak(t *testing.T) {
 			t.Errorf("the router grew from %d to %d KiB", early, kib)
 		}
 	}
-}
-
-func residentKiB(t *testing.T, pid int) (kib int) {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	fmt.Sscan(rest, &kib)
-	return kib
 }

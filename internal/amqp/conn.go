@@ -351,6 +351,10 @@ var commonBuffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); retu
 // tick runs on the connection's timer: the handshake limit first, idle timeouts later.
 func (c *Conn) tick() {
 	c.mu.Lock()
+	if c.over { // it waited for the lock while Serve ended
+		c.mu.Unlock()
+		return
+	}
 	if !c.opened {
 		c.fail(ErrHandshakeTimeout)
 		c.mu.Unlock()
@@ -371,8 +375,11 @@ func (c *Conn) tick() {
 	c.Release()
 }
 
-// fail ends the connection from this side; the reader wakes and cleans up. Called under the lock.
+// fail ends the connection from this side; the reader wakes and cleans up. One whose reader is done ends as it is. Called under the lock.
 func (c *Conn) fail(err error) {
+	if c.over {
+		return
+	}
 	if c.cause == nil {
 		c.cause = err
 		close(c.quit)

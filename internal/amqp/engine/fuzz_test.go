@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -8,16 +10,18 @@ import (
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 )
 
-// conversation is what a client sends: the seeds of the fuzzer.
-func conversation(t testing.TB, settled bool) []byte {
-	var all []byte
+// conversation is what a client says, and what it is answered: the seeds of the fuzzers.
+func conversation(t testing.TB, settled bool) (all, answered []byte) {
 	p := newPair(t, engine.Config{}, engine.Config{MaxFrameSize: 512})
 	tap := func() {
 		out := p.client.conn.Output(nil)
 		all = append(all, out...)
 		p.server.conn.Input(out)
 		p.client.conn.Wrote(len(out))
-		move(p.server.conn, p.client.conn)
+		out = p.server.conn.Output(nil)
+		answered = append(answered, out...)
+		p.client.conn.Input(out)
+		p.server.conn.Wrote(len(out))
 	}
 	p.server.onLink = acceptAll(10)
 	tap()
@@ -56,16 +60,50 @@ func conversation(t testing.TB, settled bool) []byte {
 	s.End(nil)
 	p.client.conn.Close(nil)
 	tap()
-	return all
+	return all, answered
 }
 
 // Whatever a peer sends, the engine neither panics nor says more than its limits allow, and ends in a state that can be left.
 func FuzzConversation(f *testing.F) {
-	f.Add(conversation(f, true), uint16(0), []byte{})
-	f.Add(conversation(f, false), uint16(7), []byte{0, 1, 2, 3, 4, 5, 6, 7})
-	f.Add(conversation(f, false), uint16(50), []byte{0, 4, 8, 1, 3, 0, 2, 6, 7, 5, 9, 13})
+	for _, settled := range []bool{true, false} {
+		said, _ := conversation(f, settled)
+		f.Add(said, uint16(0), []byte{})
+		f.Add(said, uint16(7), []byte{0, 1, 2, 3, 4, 5, 6, 7})
+		f.Add(said, uint16(50), []byte{0, 4, 8, 1, 3, 0, 2, 6, 7, 5, 9, 13})
+	}
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "testdata", "conversations", "*.bytes")) // of real clients
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no conversations: %v", err)
+	}
+	for _, name := range files {
+		said, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(said, uint16(0), []byte{})
+	}
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), uint16(1), []byte{})
-	f.Fuzz(converse)
+	f.Fuzz(func(t *testing.T, in []byte, chunk uint16, script []byte) { converse(t, in, chunk, script, false) })
+}
+
+// The same of what a peer answers that we dialled.
+func FuzzAnswers(f *testing.F) {
+	for _, settled := range []bool{true, false} {
+		_, answered := conversation(f, settled)
+		f.Add(answered, uint16(0))
+		f.Add(answered, uint16(7))
+	}
+	f.Fuzz(func(t *testing.T, in []byte, chunk uint16) { converse(t, in, chunk, nil, true) })
+}
+
+// begins has an end do what who dialled does once the peer has opened: a session, a link each way.
+func (e *end) begins() {
+	s, err := e.conn.Begin()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	s.Attach(engine.AttachOptions{Name: "l", Role: engine.RoleSender, SenderMode: engine.SenderMixed, Source: &wire.Source{}, Target: &wire.Target{}})
+	s.Attach(engine.AttachOptions{Name: "l", Role: engine.RoleReceiver, Source: &wire.Source{Address: "q", HasAddress: true}, Target: &wire.Target{}, Credit: 5})
 }
 
 // acts is what an end does of its own: each byte is one step, taken after a piece of input.
@@ -110,9 +148,9 @@ func (a *acts) do(what byte) {
 	}
 }
 
-func converse(t *testing.T, in []byte, chunk uint16, script []byte) {
+func converse(t *testing.T, in []byte, chunk uint16, script []byte, dials bool) {
 	e := &end{t: t, partial: map[*engine.Link][]byte{}, quiet: true}
-	e.conn = engine.NewConn(engine.Config{MaxFrameSize: 4096, MaxMessageSize: 1 << 20, Mechanisms: nil}, e)
+	e.conn = engine.NewConn(engine.Config{Client: dials, ContainerID: "carol", MaxFrameSize: 4096, MaxMessageSize: 1 << 20, Mechanisms: nil}, e)
 	a := &acts{e: e}
 	sent := &a.out
 	e.onPart = func(d *engine.InDelivery) {
@@ -143,6 +181,11 @@ func converse(t *testing.T, in []byte, chunk uint16, script []byte) {
 				break
 			}
 		}
+	}
+	if dials {
+		e.onOpen = e.begins
+		e.conn.Start()
+		e.conn.Wrote(len(e.conn.Output(nil)))
 	}
 	step := int(chunk)
 	if step == 0 {

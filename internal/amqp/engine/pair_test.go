@@ -14,6 +14,7 @@ type end struct {
 	t       testing.TB
 	conn    *engine.Conn
 	log     []string
+	onOpen  func()
 	onLink  func(*engine.Link)
 	onFlow  func(*engine.Link)
 	onMsg   func(d *engine.InDelivery, whole []byte)
@@ -29,7 +30,12 @@ func (e *end) note(format string, a ...any) {
 	}
 }
 
-func (e *end) Opened() { e.note("opened %s", e.conn.Remote().ContainerID) }
+func (e *end) Opened() {
+	e.note("opened %s", e.conn.Remote().ContainerID)
+	if e.onOpen != nil {
+		e.onOpen()
+	}
+}
 func (e *end) Attached(l *engine.Link) {
 	e.note("attached %s", l.Name())
 	if e.onLink != nil {
