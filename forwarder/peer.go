@@ -30,6 +30,7 @@ type peer struct {
 	mu      sync.Mutex // the lock of its connections and lines; guards what follows
 	c       *conn      // nil while away
 	s       *engine.Session
+	held    bool // lines wait for the peer to begin its session
 	nodeID  string
 	running bool // a goroutine keeps the connection
 	lastUse int64
@@ -240,7 +241,7 @@ func (p *peer) closed(c *conn, err error) {
 	if p.c != c {
 		return
 	}
-	p.c, p.s = nil, nil
+	p.c, p.s, p.held = nil, nil, false
 	p.up.Store(false)
 	for _, ln := range p.all() {
 		ln.c, ln.attachAt = nil, 0
@@ -259,6 +260,10 @@ func (ln *line) attach() {
 			return
 		}
 		ln.dialled.s = s
+	}
+	if !s.Begun() && s.Links() > 0 { // there may be no room for a second link: wait for the peer's word
+		ln.dialled.held = true
+		return
 	}
 	ln.c = c
 	l, err := s.Attach(ln.attachOptions())
@@ -286,9 +291,21 @@ func (ln *line) attachOptions() engine.AttachOptions {
 	}
 }
 
+// attachHeld attaches the lines that waited for the peer to begin its session. Called under the lock.
+func (p *peer) attachHeld() {
+	if !p.held || !p.s.Begun() {
+		return
+	}
+	p.held = false
+	for _, ln := range p.all() {
+		ln.attach()
+	}
+}
+
 // attached: the peer took the link.
 func (ln *line) attached(l *engine.Link) {
 	ln.pump()
+	ln.dialled.attachHeld()
 }
 
 // detached: the link is gone; what waits stays in line for the next one. Called under the lock.
@@ -308,6 +325,9 @@ func (ln *line) detached(err error) {
 		ln.n.log.Warn("link to hop refused or closed", "hop", ln.hop.Text, "error", err)
 	}
 	ln.attachAt = now() + int64(time.Second)
+	if ln.c.c.Engine.IsOpen() {
+		ln.dialled.attachHeld()
+	}
 }
 
 // again takes back a copy that was on a link that broke. It goes out first when the peer is back; in doubt, so with a higher delivery-count.
