@@ -21,6 +21,9 @@ type receiver struct {
 // capQueue is the source capability of competing consumers.
 const capQueue = wire.Symbol("queue")
 
+// capTopic is that of receivers that get a copy each, which all do that do not share.
+const capTopic = wire.Symbol("topic")
+
 // attachReceiver answers a peer that wants to receive: a row leads its address to the link.
 func (c *conn) attachReceiver(l *engine.Link) {
 	src := l.Remote().Source
@@ -47,11 +50,7 @@ func (c *conn) attachReceiver(l *engine.Link) {
 	r.origin = fmt.Sprintf("link:%d", r.id)
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l, hop: &routetable.Hop{Scheme: "link", Name: fmt.Sprint(r.id), HasName: true, Text: r.origin, Key: r.origin}}
 	l.Context = r
-	answer := *src
-	answer.Address, answer.HasAddress, answer.Filter, answer.DefaultOutcome = src.Address, true, nil, nil
-	if src.Dynamic {
-		answer.Address = address
-	}
+	answer := answerTo(src, address)
 	c.n.addReceiver(r)
 	if err := c.n.subscribe(c.caller, address, r.origin, pickOf(src)); err != nil {
 		c.n.removeReceiver(r)
@@ -60,7 +59,26 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		return
 	}
 	c.n.count.by.links[linkReceiver].Add(1)
-	l.Accept(&answer, l.Remote().Target, 0, engine.AttachOptions{})
+	l.Accept(answer, l.Remote().Target, 0, engine.AttachOptions{})
+}
+
+// answerTo gives the source that is there, whatever more was asked for (AMQP 1.0 part 3, 3.5.3): nothing is durable, all goes with the
+// link, and there are no filters.
+func answerTo(src *wire.Source, address string) *wire.Source {
+	answer := &wire.Source{
+		Address: src.Address, HasAddress: true, ExpiryPolicy: wire.ExpireLinkDetach,
+		DistributionMode: src.DistributionMode, Outcomes: src.Outcomes,
+	}
+	if src.Dynamic {
+		answer.Address, answer.Dynamic = address, true
+		answer.DynamicNodeProperties = wire.Map{{Key: wire.Symbol("lifetime-policy"), Value: wire.Described{Descriptor: uint64(wire.CodeDeleteOnClose), Value: wire.List{}}}}
+	}
+	for _, s := range src.Capabilities {
+		if s == capQueue || s == capTopic {
+			answer.Capabilities = append(answer.Capabilities, s)
+		}
+	}
+	return answer
 }
 
 // pickOf tells how a receiver shares its address: every receiver gets a copy, unless it asks for a queue.
