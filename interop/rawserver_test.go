@@ -13,6 +13,7 @@ type rawServer struct {
 	addr   string
 	ln     net.Listener
 	credit uint32
+	links  int // that a session may have, by its handle-max; 0 no limit
 
 	// answer gives the state that a delivery is settled with; nil is accepted. An answer of nil leaves it unsettled.
 	answer func(*rawDelivery) []byte
@@ -33,11 +34,20 @@ func listenRaw(t testing.TB, answer func(*rawDelivery) []byte) *rawServer {
 
 func listenRawOn(t testing.TB, addr string, answer func(*rawDelivery) []byte) *rawServer {
 	t.Helper()
+	return listenRawWith(t, addr, &rawServer{answer: answer})
+}
+
+// listenRawWith starts one whose credit (0: 500), links and answer are set.
+func listenRawWith(t testing.TB, addr string, s *rawServer) *rawServer {
+	t.Helper()
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &rawServer{addr: ln.Addr().String(), ln: ln, credit: 500, answer: answer, changed: make(chan struct{})}
+	s.addr, s.ln, s.changed = ln.Addr().String(), ln, make(chan struct{})
+	if s.credit == 0 {
+		s.credit = 500
+	}
 	s.wg.Go(s.accept)
 	t.Cleanup(func() {
 		s.stop()
@@ -177,7 +187,7 @@ func (s *rawServer) serve(c *rawConn) error {
 		case open:
 		case begin:
 			sessions[f.channel] = &rawSessionIn{next: uint32(f.number(1)), links: map[uint64]*rawIn{}}
-			c.write(f.channel, composite(begin, []byte{0x60, byte(f.channel >> 8), byte(f.channel)}, uint32v(0), uint32v(1<<31-1), uint32v(1<<31-1)))
+			c.write(f.channel, composite(begin, []byte{0x60, byte(f.channel >> 8), byte(f.channel)}, uint32v(0), uint32v(1<<31-1), uint32v(1<<31-1), uint32v(uint32(s.links)-1)))
 		case end:
 			delete(sessions, f.channel)
 			c.write(f.channel, composite(end))
@@ -222,6 +232,9 @@ func (s *rawServer) session(c *rawConn, ss *rawSessionIn, f *frame) error {
 // attach answers a link: any target is taken, and a receiver gets a link that never sends.
 func (s *rawServer) attach(c *rawConn, ss *rawSessionIn, f *frame) error {
 	handle := f.number(1)
+	if s.links > 0 && handle >= uint64(s.links) {
+		return fmt.Errorf("handle %d is above handle-max", handle)
+	}
 	if ss.links[handle] != nil {
 		return fmt.Errorf("handle %d is attached twice", handle)
 	}
