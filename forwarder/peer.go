@@ -31,6 +31,7 @@ type peer struct {
 	c       *conn      // nil while away
 	s       *engine.Session
 	held    bool // lines wait for the peer to begin its session
+	apart   bool // each line has a session of its own
 	nodeID  string
 	running bool // a goroutine keeps the connection
 	lastUse int64
@@ -100,6 +101,10 @@ func (p *peer) retire(ln *line) {
 	ln.retired = true
 	if ln.l != nil {
 		ln.l.Detach(nil)
+	}
+	if ln.s != nil {
+		ln.s.End(nil)
+		ln.s = nil
 	}
 }
 
@@ -241,25 +246,43 @@ func (p *peer) closed(c *conn, err error) {
 	if p.c != c {
 		return
 	}
-	p.c, p.s, p.held = nil, nil, false
+	p.c, p.s, p.held, p.apart = nil, nil, false, false
 	p.up.Store(false)
 	for _, ln := range p.all() {
-		ln.c, ln.attachAt = nil, 0
+		ln.c, ln.s, ln.attachAt = nil, nil, 0
 	}
+}
+
+// sessionFor gives the session for a line's link: one for all, until the peer ends it. It may have done so because of one link (RabbitMQ
+// before 4 does where it refuses one), so from then on each line has its own, as long as there are channels. Called under the lock.
+func (p *peer) sessionFor(ln *line) (s *engine.Session, err error) {
+	if p.s.Ended() {
+		if s, err = p.c.c.Engine.Begin(); err != nil {
+			return nil, err
+		}
+		p.s, p.apart = s, true
+	}
+	if !p.apart {
+		return p.s, nil
+	}
+	if ln.s == nil || ln.s.Ended() {
+		if s, err = p.c.c.Engine.Begin(); err != nil {
+			return p.s, nil
+		}
+		ln.s = s
+	}
+	return ln.s, nil
 }
 
 // attach asks the peer for the line's link, where the peer is there and the link is not. Called under the lock.
 func (ln *line) attach() {
-	c, s := ln.dialled.c, ln.dialled.s
+	c := ln.dialled.c
 	if c == nil || ln.l != nil || ln.attachAt > now() || !c.c.Engine.IsOpen() {
 		return
 	}
-	if s.Ended() { // by the peer; the connection goes on
-		var err error
-		if s, err = c.c.Engine.Begin(); err != nil {
-			return
-		}
-		ln.dialled.s = s
+	s, err := ln.dialled.sessionFor(ln)
+	if err != nil {
+		return
 	}
 	if !s.Begun() && s.Links() > 0 { // there may be no room for a second link: wait for the peer's word
 		ln.dialled.held = true

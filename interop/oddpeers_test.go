@@ -672,3 +672,35 @@ func TestAHopWithFewHandles(t *testing.T) {
 		few.wait(t, names)
 	}
 }
+
+// A peer that ends the session of all links where it does not like one, again and again, does not hold the others up.
+func TestAHopThatEndsItsSession(t *testing.T) {
+	hop := listenRawWith(t, "127.0.0.1:0", &rawServer{fatal: "bad"})
+	r := startRouter(t, "apart", rows("BAD", hop.url("bad"), "GOOD", hop.url("good"), "FINE", hop.url("fine")))
+	attaches := func(target string) int {
+		hop.mu.Lock()
+		defer hop.mu.Unlock()
+		return hop.attached[target]
+	}
+	good, fine, bad := newRawSender(t, r.addr, []byte("GOOD")), newRawSender(t, r.addr, []byte("FINE")), newRawSender(t, r.addr, []byte("BAD"))
+	good.deliver(t, said("GOOD", "m", 10))
+	fine.deliver(t, said("FINE", "m", 10))
+	if _, err := bad.send(said("BAD", "m", 10), false); err != nil {
+		t.Fatal(err)
+	}
+	others := func() {
+		for _, s := range []*rawSender{good, fine} {
+			if o := s.deliver(t, said("GOOD", "m", 10)); o.state != "accepted" {
+				t.Errorf("a message to another target: %v", o)
+			}
+		}
+	}
+	eventually(t, "the bad link was tried twice", func() bool {
+		others()
+		return attaches("bad") >= 2
+	})
+	others()
+	if g, f := attaches("good"), attaches("fine"); g > 2 || f > 2 {
+		t.Errorf("the other links were attached %d and %d times, want twice at most", g, f)
+	}
+}

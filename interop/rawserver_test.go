@@ -13,7 +13,8 @@ type rawServer struct {
 	addr   string
 	ln     net.Listener
 	credit uint32
-	links  int // that a session may have, by its handle-max; 0 no limit
+	links  int    // that a session may have, by its handle-max; 0 no limit
+	fatal  string // a target for which it ends the whole session
 
 	// answer gives the state that a delivery is settled with; nil is accepted. An answer of nil leaves it unsettled.
 	answer func(*rawDelivery) []byte
@@ -22,6 +23,7 @@ type rawServer struct {
 	deliveries []*rawDelivery
 	changed    chan struct{} // closed and replaced at every change
 	conns      []*rawConn
+	attached   map[string]int // links, by target
 	failures   []error
 	wg         sync.WaitGroup
 }
@@ -152,6 +154,7 @@ type rawIn struct {
 type rawSessionIn struct {
 	next  uint32 // next incoming transfer id
 	links map[uint64]*rawIn
+	ended bool // by this end
 }
 
 // serve does the server's side of one connection.
@@ -190,7 +193,9 @@ func (s *rawServer) serve(c *rawConn) error {
 			c.write(f.channel, composite(begin, []byte{0x60, byte(f.channel >> 8), byte(f.channel)}, uint32v(0), uint32v(1<<31-1), uint32v(1<<31-1), uint32v(uint32(s.links)-1)))
 		case end:
 			delete(sessions, f.channel)
-			c.write(f.channel, composite(end))
+			if ss == nil || !ss.ended {
+				c.write(f.channel, composite(end))
+			}
 		case closing:
 			c.write(0, composite(closing))
 			if e := condition(f.at(0)); e != "" {
@@ -200,6 +205,9 @@ func (s *rawServer) serve(c *rawConn) error {
 		default:
 			if ss == nil {
 				return fmt.Errorf("no such session: %v", f)
+			}
+			if ss.ended {
+				continue
 			}
 			if err := s.session(c, ss, f); err != nil {
 				return err
@@ -240,6 +248,16 @@ func (s *rawServer) attach(c *rawConn, ss *rawSessionIn, f *frame) error {
 	}
 	isReceiver := f.flag(2)
 	to, hasTo := addressOf(f.at(6))
+	s.mu.Lock()
+	if s.attached == nil {
+		s.attached = map[string]int{}
+	}
+	s.attached[to]++
+	s.mu.Unlock()
+	if s.fatal != "" && to == s.fatal {
+		ss.ended = true
+		return c.write(f.channel, composite(end, composite(errorCode, sym("amqp:precondition-failed"))))
+	}
 	in := &rawIn{name: f.text(0), target: to, hasTo: hasTo}
 	ss.links[handle] = in
 	tgt := composite(target)
