@@ -361,13 +361,15 @@ func (ln *line) again(cp *Copy) {
 		cp.fate = fateGone
 		ln.over(cp, Outcome{Kind: wire.Released})
 		return
-	case t.retry >= 0 && int(cp.attempts) >= t.retry:
+	case t.retry >= 0 && int(cp.attempts) >= t.retry, cp.inDoubt && cp.expires <= now():
 		ln.over(cp, modifiedFailed())
 		return
 	}
 	cp.attempts++
+	if !cp.inDoubt { // one that breaks its hop each time is not sent for ever
+		cp.expires = cp.in.expiry(now(), t)
+	}
 	cp.inDoubt, cp.acquired = true, true
-	cp.expires = cp.in.expiry(now(), t)
 	ln.resend = append(ln.resend, cp)
 }
 
