@@ -46,6 +46,7 @@ var oddPeers = []struct {
 	{"aborted deliveries", abortedDeliveries},
 	{"deliveries of two links, frame by frame", interleaved},
 	{"settled without a word", settledWithoutAWord},
+	{"settled by what is no outcome", noOutcome},
 }
 
 func TestOddPeers(t *testing.T) {
@@ -638,6 +639,25 @@ func settledWithoutAWord(t *testing.T, o *oddity) {
 		}
 		if err != nil || got.state != "accepted" {
 			t.Errorf("delivery %d: got %v, %v", id, got, err)
+		}
+	}
+}
+
+// A state that is no outcome, such as one of a transaction that there is not, is refused in the receiver's place.
+func noOutcome(t *testing.T, o *oddity) {
+	c := o.session(t)
+	receiving(t, c, "odd", composite(source, str("odd")))
+	credit(c, 10)
+	s := newRawSender(t, o.addr, []byte("odd"))
+	for n, state := range [][]byte{composite(0x34, binaryv([]byte("txn")), composite(accepted)), composite(0x33, binaryv([]byte("txn"))), described(0xbad, mapv())} {
+		id, err := s.send(said("odd", "m", 10), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.must(t, transfer)
+		c.write(0, composite(disposition, boolean(true), uint32v(uint32(n)), null, boolean(true), state))
+		if got, err := s.outcome(id); err != nil || got.String() != "rejected amqp:not-implemented" {
+			t.Errorf("state %d: got %v, %v", n, got, err)
 		}
 	}
 }
