@@ -16,7 +16,7 @@ export PYTHON
 # go test, with the summary line "N passed, M failed" at the end.
 SUMMED = go build -o bin/testsum ./internal/house/testsum && bin/testsum -- go test -json -race -vet=off -count=1
 
-.PHONY: build test interop soak bench bench-table bench-router fuzz lint parts
+.PHONY: build test interop soak bench bench-table bench-router fuzz lint parts broker
 
 build: ## bin/router and bin/routectl
 	go build -o bin/ ./cmd/router ./cmd/routectl
@@ -24,7 +24,7 @@ build: ## bin/router and bin/routectl
 test: parts ## the whole suite
 	@$(SUMMED) -timeout 540s ./...
 
-interop: parts ## foreign clients and bad peers, with more messages and the slow cases
+interop: parts broker ## foreign clients and bad peers, with more messages and the slow cases
 	@$(SUMMED) -timeout 40m -tags heavy ./interop
 
 soak: parts ## long runs, for SOAK=10m each: all, or SOAKRUN=regexp (TestSoakChaos)
@@ -68,3 +68,11 @@ parts:
 	@cd testdata/interop && { cmp -s package-lock.json node_modules/.installed || { npm ci --silent && cp package-lock.json node_modules/.installed; }; }
 	@$(PYTHON) -c 'import proton'
 	@node --version >/dev/null
+
+# What "make interop" needs beside that: RabbitMQ. It is installed and not started; the test starts one of its own.
+broker:
+	@if [ ! -x /usr/lib/rabbitmq/bin/rabbitmq-server ]; then \
+		apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends rabbitmq-server; \
+	fi
+	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server

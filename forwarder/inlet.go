@@ -183,7 +183,7 @@ func (c *conn) attachSender(l *engine.Link) {
 	l.Context = in
 	in.door = in.target == managementAddress
 	in.limited = in.hasTarget && !in.door && !in.matches()
-	answer := &wire.Target{Address: t.Address, HasAddress: t.HasAddress, Durable: t.Durable, ExpiryPolicy: t.ExpiryPolicy, Timeout: t.Timeout}
+	answer := &wire.Target{Address: t.Address, HasAddress: t.HasAddress, ExpiryPolicy: wire.ExpireLinkDetach}
 	l.Accept(l.Remote().Source, answer, 0, engine.AttachOptions{})
 	c.n.count.by.links[in.class()].Add(1)
 	if in.limited {

@@ -109,6 +109,30 @@ func TestSentAgainToAPeerThatCameBack(t *testing.T) {
 	}
 }
 
+// A message that its hop breaks of is sent again until its time is over, and no longer; others of the hop get through afterwards.
+func TestAMessageThatBreaksItsHop(t *testing.T) {
+	last := start(t, forwarder.Options{})
+	r := start(t, forwarder.Options{DeliveryTimeout: time.Second}, "A --> amqp://"+last.hop)
+	h := last.recv("A")
+	h.auto = func(a *arrival) {
+		if a.size > 100 {
+			go r.node.CutPeers()
+			return
+		}
+		a.d.SettleAs(wire.Accepted)
+	}
+	h.credit(1000)
+	s := r.send("")
+	began := time.Now()
+	poison := s.put(body("A", 200), false)
+	if got := s.outcome(poison); got != "modified failed" || time.Since(began) < time.Second {
+		t.Errorf("got %s after %v", got, time.Since(began))
+	}
+	if got := s.outcome(s.put(body("A", 10), false)); got != "accepted" {
+		t.Errorf("another: got %s", got)
+	}
+}
+
 // A sender hears how far its message has come where one receiver counts.
 func TestProgressIsPassedOn(t *testing.T) {
 	r := start(t, forwarder.Options{})

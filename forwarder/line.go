@@ -33,6 +33,7 @@ type line struct {
 	mu *sync.Mutex // the lock of the connection or of the peer; guards what follows
 	c  *conn       // nil while away
 	l  *engine.Link
+	s  *engine.Session // its own, where the lines of the peer are apart
 
 	*traffic // nil until the first copy: most receivers are idle
 }

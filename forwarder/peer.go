@@ -30,6 +30,8 @@ type peer struct {
 	mu      sync.Mutex // the lock of its connections and lines; guards what follows
 	c       *conn      // nil while away
 	s       *engine.Session
+	held    bool // lines wait for the peer to begin its session
+	apart   bool // each line has a session of its own
 	nodeID  string
 	running bool // a goroutine keeps the connection
 	lastUse int64
@@ -103,6 +105,10 @@ func (p *peer) retire(ln *line) {
 	ln.retired = true
 	if ln.l != nil {
 		ln.l.Detach(nil)
+	}
+	if ln.s != nil {
+		ln.s.End(nil)
+		ln.s = nil
 	}
 }
 
@@ -246,25 +252,47 @@ func (p *peer) closed(c *conn, err error) {
 	if p.c != c {
 		return
 	}
-	p.c, p.s = nil, nil
+	p.c, p.s, p.held, p.apart = nil, nil, false, false
 	p.up.Store(false)
 	for _, ln := range p.all() {
-		ln.c, ln.attachAt = nil, 0
+		ln.c, ln.s, ln.attachAt = nil, nil, 0
 	}
+}
+
+// sessionFor gives the session for a line's link: one for all, until the peer ends it. It may have done so because of one link (RabbitMQ
+// before 4 does where it refuses one), so from then on each line has its own, as long as there are channels. Called under the lock.
+func (p *peer) sessionFor(ln *line) (s *engine.Session, err error) {
+	if p.s.Ended() {
+		if s, err = p.c.c.Engine.Begin(); err != nil {
+			return nil, err
+		}
+		p.s, p.apart = s, true
+	}
+	if !p.apart {
+		return p.s, nil
+	}
+	if ln.s == nil || ln.s.Ended() {
+		if s, err = p.c.c.Engine.Begin(); err != nil {
+			return p.s, nil
+		}
+		ln.s = s
+	}
+	return ln.s, nil
 }
 
 // attach asks the peer for the line's link, where the peer is there and the link is not. Called under the lock.
 func (ln *line) attach() {
-	c, s := ln.dialled.c, ln.dialled.s
+	c := ln.dialled.c
 	if c == nil || ln.l != nil || ln.attachAt > now() || !c.c.Engine.IsOpen() {
 		return
 	}
-	if s.Ended() { // by the peer; the connection goes on
-		var err error
-		if s, err = c.c.Engine.Begin(); err != nil {
-			return
-		}
-		ln.dialled.s = s
+	s, err := ln.dialled.sessionFor(ln)
+	if err != nil {
+		return
+	}
+	if !s.Begun() && s.Links() > 0 { // there may be no room for a second link: wait for the peer's word
+		ln.dialled.held = true
+		return
 	}
 	ln.c = c
 	l, err := s.Attach(ln.attachOptions())
@@ -292,9 +320,21 @@ func (ln *line) attachOptions() engine.AttachOptions {
 	}
 }
 
+// attachHeld attaches the lines that waited for the peer to begin its session. Called under the lock.
+func (p *peer) attachHeld() {
+	if !p.held || !p.s.Begun() {
+		return
+	}
+	p.held = false
+	for _, ln := range p.all() {
+		ln.attach()
+	}
+}
+
 // attached: the peer took the link.
 func (ln *line) attached(l *engine.Link) {
 	ln.pump()
+	ln.dialled.attachHeld()
 }
 
 // detached: the link is gone; what waits stays in line for the next one. Called under the lock.
@@ -314,6 +354,9 @@ func (ln *line) detached(err error) {
 		ln.n.log.Warn("link to hop refused or closed", "hop", ln.hop.Text, "error", err)
 	}
 	ln.attachAt = now() + int64(time.Second)
+	if ln.c.c.Engine.IsOpen() {
+		ln.dialled.attachHeld()
+	}
 }
 
 // again takes back a copy that was on a link that broke. It goes out first when the peer is back; in doubt, so with a higher delivery-count.
@@ -324,13 +367,15 @@ func (ln *line) again(cp *Copy) {
 		cp.fate = fateGone
 		ln.over(cp, Outcome{Kind: wire.Released})
 		return
-	case t.retry >= 0 && int(cp.attempts) >= t.retry:
+	case t.retry >= 0 && int(cp.attempts) >= t.retry, cp.inDoubt && cp.expires <= now():
 		ln.over(cp, modifiedFailed())
 		return
 	}
 	cp.attempts++
+	if !cp.inDoubt { // one that breaks its hop each time is not sent for ever
+		cp.expires = cp.in.expiry(now(), t)
+	}
 	cp.inDoubt, cp.acquired = true, true
-	cp.expires = cp.in.expiry(now(), t)
 	ln.resend = append(ln.resend, cp)
 }
 

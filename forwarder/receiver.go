@@ -39,6 +39,9 @@ func (r *receiver) origin() string { return "link:" + strconv.FormatUint(r.id, 1
 // capQueue is the source capability of competing consumers.
 const capQueue = wire.Symbol("queue")
 
+// capTopic is that of receivers that get a copy each, which all do that do not share.
+const capTopic = wire.Symbol("topic")
+
 // attachReceiver answers a peer that wants to receive: a row leads its address to the link.
 func (c *conn) attachReceiver(l *engine.Link) {
 	src := l.Remote().Source
@@ -72,13 +75,28 @@ func (c *conn) attachReceiver(l *engine.Link) {
 	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, shared: pickOf(src) == routetable.PickAny}
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
 	l.Context = r
-	src.HasAddress, src.Filter, src.DefaultOutcome = true, nil, nil // else the answer says what was asked
-	if src.Dynamic {
-		src.Address = address
-	}
 	c.rows = append(c.rows, r)
 	c.n.count.by.links[linkReceiver].Add(1)
-	l.Accept(src, l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
+	l.Accept(answerTo(src, address), l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
+}
+
+// answerTo gives the source that is there, whatever more was asked for (AMQP 1.0 part 3, 3.5.3): nothing is durable, all goes with the
+// link, and there are no filters.
+func answerTo(src *wire.Source, address string) *wire.Source {
+	answer := &wire.Source{
+		Address: src.Address, HasAddress: true, ExpiryPolicy: wire.ExpireLinkDetach,
+		DistributionMode: src.DistributionMode, Outcomes: src.Outcomes,
+	}
+	if src.Dynamic {
+		answer.Address, answer.Dynamic = address, true
+		answer.DynamicNodeProperties = wire.Map{{Key: wire.Symbol("lifetime-policy"), Value: wire.Described{Descriptor: uint64(wire.CodeDeleteOnClose), Value: wire.List{}}}}
+	}
+	for _, s := range src.Capabilities {
+		if s == capQueue || s == capTopic {
+			answer.Capabilities = append(answer.Capabilities, s)
+		}
+	}
+	return answer
 }
 
 // checkReceivable says why an address cannot be received from.

@@ -39,6 +39,7 @@ type frame struct {
 	code    uint64
 	fields  []any
 	payload []byte // after the performative
+	size    int    // of the whole frame
 }
 
 func (f *frame) at(i int) any {
@@ -159,7 +160,7 @@ func (c *rawConn) read(wait time.Duration) (*frame, error) {
 		if !ok || !ok2 || !ok3 {
 			return nil, fmt.Errorf("frame has no performative: % x", body[:min(len(body), 64)])
 		}
-		f := &frame{channel: binary.BigEndian.Uint16(h[6:]), code: code, fields: fields, payload: rest}
+		f := &frame{channel: binary.BigEndian.Uint16(h[6:]), code: code, fields: fields, payload: rest, size: int(size)}
 		if code == open {
 			if c.maxFrame = 1 << 20; f.at(2) != nil {
 				c.maxFrame = uint32(min(f.number(2), 1<<20))

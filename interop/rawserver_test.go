@@ -13,6 +13,8 @@ type rawServer struct {
 	addr   string
 	ln     net.Listener
 	credit uint32
+	links  int    // that a session may have, by its handle-max; 0 no limit
+	fatal  string // a target for which it ends the whole session
 
 	forgets bool // keeps no message
 
@@ -23,6 +25,7 @@ type rawServer struct {
 	deliveries []*rawDelivery
 	changed    chan struct{} // closed and replaced at every change
 	conns      []*rawConn
+	attached   map[string]int // links, by target
 	failures   []error
 	wg         sync.WaitGroup
 }
@@ -35,11 +38,20 @@ func listenRaw(t testing.TB, answer func(*rawDelivery) []byte) *rawServer {
 
 func listenRawOn(t testing.TB, addr string, answer func(*rawDelivery) []byte) *rawServer {
 	t.Helper()
+	return listenRawWith(t, addr, &rawServer{answer: answer})
+}
+
+// listenRawWith starts one whose credit (0: 500), links and answer are set.
+func listenRawWith(t testing.TB, addr string, s *rawServer) *rawServer {
+	t.Helper()
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &rawServer{addr: ln.Addr().String(), ln: ln, credit: 500, answer: answer, changed: make(chan struct{})}
+	s.addr, s.ln, s.changed = ln.Addr().String(), ln, make(chan struct{})
+	if s.credit == 0 {
+		s.credit = 500
+	}
 	s.wg.Go(s.accept)
 	t.Cleanup(func() {
 		s.stop()
@@ -144,6 +156,7 @@ type rawIn struct {
 type rawSessionIn struct {
 	next  uint32 // next incoming transfer id
 	links map[uint64]*rawIn
+	ended bool // by this end
 }
 
 // serve does the server's side of one connection.
@@ -179,10 +192,12 @@ func (s *rawServer) serve(c *rawConn) error {
 		case open:
 		case begin:
 			sessions[f.channel] = &rawSessionIn{next: uint32(f.number(1)), links: map[uint64]*rawIn{}}
-			c.write(f.channel, composite(begin, []byte{0x60, byte(f.channel >> 8), byte(f.channel)}, uint32v(0), uint32v(1<<31-1), uint32v(1<<31-1)))
+			c.write(f.channel, composite(begin, []byte{0x60, byte(f.channel >> 8), byte(f.channel)}, uint32v(0), uint32v(1<<31-1), uint32v(1<<31-1), uint32v(uint32(s.links)-1)))
 		case end:
 			delete(sessions, f.channel)
-			c.write(f.channel, composite(end))
+			if ss == nil || !ss.ended {
+				c.write(f.channel, composite(end))
+			}
 		case closing:
 			c.write(0, composite(closing))
 			if e := condition(f.at(0)); e != "" {
@@ -192,6 +207,9 @@ func (s *rawServer) serve(c *rawConn) error {
 		default:
 			if ss == nil {
 				return fmt.Errorf("no such session: %v", f)
+			}
+			if ss.ended {
+				continue
 			}
 			if err := s.session(c, ss, f); err != nil {
 				return err
@@ -224,11 +242,24 @@ func (s *rawServer) session(c *rawConn, ss *rawSessionIn, f *frame) error {
 // attach answers a link: any target is taken, and a receiver gets a link that never sends.
 func (s *rawServer) attach(c *rawConn, ss *rawSessionIn, f *frame) error {
 	handle := f.number(1)
+	if s.links > 0 && handle >= uint64(s.links) {
+		return fmt.Errorf("handle %d is above handle-max", handle)
+	}
 	if ss.links[handle] != nil {
 		return fmt.Errorf("handle %d is attached twice", handle)
 	}
 	isReceiver := f.flag(2)
 	to, hasTo := addressOf(f.at(6))
+	s.mu.Lock()
+	if s.attached == nil {
+		s.attached = map[string]int{}
+	}
+	s.attached[to]++
+	s.mu.Unlock()
+	if s.fatal != "" && to == s.fatal {
+		ss.ended = true
+		return c.write(f.channel, composite(end, composite(errorCode, sym("amqp:precondition-failed"))))
+	}
 	in := &rawIn{name: f.text(0), target: to, hasTo: hasTo}
 	ss.links[handle] = in
 	tgt := composite(target)

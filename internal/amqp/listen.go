@@ -8,6 +8,9 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 )
 
 // ListenOptions of a listener. The zero value takes everybody on plain TCP.
@@ -178,6 +181,12 @@ func (l *Listener) Stop() {
 	l.mu.Unlock()
 }
 
+// goingAway is what connections are told that end with their listener. Clients that connect again by themselves do so after this condition
+// (rhea and qpid-proton after no other).
+func goingAway() *engine.ConnectionError {
+	return &engine.ConnectionError{Condition: wire.CondConnectionForced, Text: "the router is going away"}
+}
+
 // Close stops, closes every connection in order, and waits for them until ctx ends.
 func (l *Listener) Close(ctx context.Context) {
 	l.Stop()
@@ -192,7 +201,7 @@ func (l *Listener) Close(ctx context.Context) {
 	}
 	l.mu.Unlock()
 	for _, c := range conns {
-		c.Close(nil)
+		c.Close(goingAway())
 	}
 	over := make(chan struct{})
 	go func() { l.served.Wait(); close(over) }()

@@ -162,7 +162,7 @@ func (c *Conn) step(p []byte) (int, error) {
 // fail turns an error of a handler into the frames that tell the peer. What it returns ends the connection.
 func (c *Conn) fail(err error) error {
 	if ce, ok := err.(*ConnectionError); ok && !ce.Remote {
-		c.sendClose(&wire.Error{Condition: ce.Condition, Description: ce.Text})
+		c.sendClose(wireError(ce.Condition, ce.Text))
 	}
 	c.phase = phaseClosed
 	if c.closeErr == nil {

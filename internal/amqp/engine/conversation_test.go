@@ -155,6 +155,63 @@ func frame(ch uint16, f func([]byte) []byte) []byte {
 	return wire.EndFrame(f(b), start)
 }
 
+// attached gives a server end with a link that the peer attached on channel 3, handle 0, by the name given, and what the server said.
+func attached(t *testing.T, name string, maxFrame uint32) (*end, []byte) {
+	t.Helper()
+	p := newPair(t, engine.Config{}, engine.Config{})
+	p.server.onLink = acceptAll(2)
+	c := engine.NewConn(engine.Config{}, p.server)
+	p.server.conn = c
+	var in []byte
+	for _, f := range []func([]byte) []byte{
+		(&wire.Open{ContainerID: "x", MaxFrameSize: maxFrame, ChannelMax: 9}).Append,
+		(&wire.Begin{IncomingWindow: 10, OutgoingWindow: 10, HandleMax: 10}).Append,
+		(&wire.Attach{Name: name, Role: wire.RoleSender, Source: &wire.Source{}, Target: &wire.Target{}}).Append,
+	} {
+		in = append(in, frame(3, f)...)
+	}
+	if _, err := c.Input(append([]byte("AMQP\x00\x01\x00\x00"), in...)); err != nil {
+		t.Fatal(err)
+	}
+	return p.server, c.Output(nil)
+}
+
+// Deliveries that a peer resumes are not known here: they are ignored, and use up no credit.
+func TestResumedDeliveriesAreIgnored(t *testing.T) {
+	e, _ := attached(t, "l", 512)
+	var got [][]byte
+	e.onMsg = func(d *engine.InDelivery, p []byte) { got = append(got, bytes.Clone(p)); d.SettleAs(wire.Accepted) }
+	var in []byte
+	for id := range uint32(20) {
+		first := wire.Transfer{DeliveryID: id, HasDeliveryID: true, Tag: []byte{1}, HasTag: true, Resume: id < 19, More: id%2 == 0 && id < 19}
+		in = append(in, frame(3, func(b []byte) []byte { return append(first.Append(b), byte(id)) })...)
+		if first.More {
+			rest := wire.Transfer{Resume: true, Aborted: id%4 == 0, More: id%4 == 0}
+			in = append(in, frame(3, func(b []byte) []byte { return append(rest.Append(b), byte(id)) })...)
+		}
+	}
+	if used, err := e.conn.Input(in); err != nil || used != len(in) {
+		t.Fatalf("%d bytes of %d, %v", used, len(in), err)
+	}
+	if len(got) != 1 || got[0][0] != 19 || !e.conn.IsOpen() {
+		t.Errorf("got %v, want the one that is new; %q", got, e.log)
+	}
+}
+
+// An attach whose answer cannot be said in the peer's frames ends its session.
+func TestANameTooLongForThePeersFrames(t *testing.T) {
+	for _, c := range []struct {
+		length   int
+		maxFrame uint32
+		refused  bool
+	}{{300, 512, false}, {600, 512, true}, {600, 1024, false}, {60_000, 60_000, true}} {
+		e, said := attached(t, strings.Repeat("n", c.length), c.maxFrame)
+		if refused := bytes.Contains(said, []byte("amqp:frame-size-too-small")); refused != c.refused || !e.conn.IsOpen() {
+			t.Errorf("a name of %d bytes, frames of %d: refused %v", c.length, c.maxFrame, refused)
+		}
+	}
+}
+
 // A range of dispositions is bounded by what is unsettled, not by what it claims.
 func TestDispositionOfEverything(t *testing.T) {
 	p := newPair(t, engine.Config{}, engine.Config{})

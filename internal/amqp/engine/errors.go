@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 )
@@ -59,6 +60,17 @@ var ErrAuthentication = errors.New("authentication failed")
 
 // ErrProtocolHeader tells that the peer does not speak AMQP 1.0.
 var ErrProtocolHeader = errors.New("the peer does not speak AMQP 1.0")
+
+// mostText is how long a text for people may be on the wire, in bytes: it fits into the smallest frame there is, with its condition.
+const mostText = 256
+
+// wireError makes the error that goes to the peer.
+func wireError(cond wire.Symbol, text string) *wire.Error {
+	if len(text) > mostText {
+		text = strings.ToValidUTF8(text[:mostText-len("…")], "") + "…"
+	}
+	return &wire.Error{Condition: cond, Description: text}
+}
 
 func connErr(cond wire.Symbol, format string, a ...any) error {
 	return &ConnectionError{Condition: cond, Text: fmt.Sprintf(format, a...)}

@@ -43,9 +43,10 @@ type Link struct {
 	granted       uint32 // receiver: the delivery-count up to which credit was ever given; a sender may not have heard of less
 	maxRemote     uint64 // largest message the peer takes; 0 no limit
 
-	in    *InDelivery  // receiver: begun and not complete
-	inRun *inRun       // receiver: nil until the first delivery
-	out   *OutDelivery // sender: begun and not complete
+	in       *InDelivery  // receiver: begun and not complete
+	inRun    *inRun       // receiver: nil until the first delivery
+	skipping bool         // receiver: in the middle of a delivery that is ignored
+	out      *OutDelivery // sender: begun and not complete
 
 	outList  *OutDelivery // sender: ring of unsettled ones; nil until the first
 	isDry    bool         // sender: what follows of out has not come yet
@@ -170,6 +171,9 @@ func (c *Conn) handleAttach(ch uint16, body []byte) error {
 	if s.byHandle.get(a.Handle) != nil {
 		return sessionErr(wire.CondHandleInUse, "attach on handle %d, which is in use", a.Handle)
 	}
+	if !c.fitsAnswer(a, body) {
+		return sessionErr(wire.CondFrameSizeTooSmall, "the answer to this attach is larger than max-frame-size %d", c.peerMaxFrame)
+	}
 	role := !a.Role // ours
 	old := (*c.namesOf(role))[a.Name]
 	if old != nil && old.isLocal && !old.hasRemote && old.s == s {
@@ -192,6 +196,18 @@ func (c *Conn) handleAttach(ch uint16, body []byte) error {
 	}
 	c.h.Attached(l)
 	return nil
+}
+
+// answerRoom is what an answer to an attach may hold that the attach did not, about: numbers, and an address that is made here.
+const answerRoom = 128
+
+// fitsAnswer tells whether an attach can be answered in a frame of the peer's: its name and termini are repeated.
+func (c *Conn) fitsAnswer(a *wire.Attach, body []byte) bool {
+	if uint64(len(body))+answerRoom <= uint64(c.peerMaxFrame) {
+		return true
+	}
+	same := wire.Attach{Name: a.Name, Source: a.Source, Target: a.Target}
+	return uint64(len(same.Append(nil)))+answerRoom <= uint64(c.peerMaxFrame)
 }
 
 func (l *Link) setRemote(a *wire.Attach) {
@@ -275,7 +291,7 @@ func (l *Link) Detach(err *LinkError) {
 	d := wire.Detach{Handle: l.handle, Closed: true}
 	if err != nil {
 		why = err
-		d.Error = &wire.Error{Condition: err.Condition, Description: err.Text}
+		d.Error = wireError(err.Condition, err.Text)
 	}
 	l.s.flush() // outcomes given so far belong before the detach
 	l.drop(why)

@@ -60,7 +60,7 @@ func (c *Conn) handleTransfer(ch uint16, body []byte) error {
 	if l == nil {
 		return sessionErr(wire.CondUnattachedHandle, "transfer on handle %d, which is not attached", t.Handle)
 	}
-	if l.in == nil {
+	if l.in == nil && !l.skipping {
 		// Sequence is checked for links that are going away as well: the ids are the session's.
 		if err := s.checkDeliveryID(t); err != nil {
 			return err
@@ -103,6 +103,10 @@ func (l *Link) handleTransfer(t *wire.Transfer, payload []byte) *LinkError {
 	if l.role != RoleReceiver {
 		return linkErr(wire.CondNotAllowed, "transfer from the receiving end")
 	}
+	if l.skipping {
+		l.skipping = t.More && !t.Aborted
+		return nil
+	}
 	c, h := l.s.c, l.s.c.h
 	d := l.in
 	if d == nil {
@@ -112,8 +116,11 @@ func (l *Link) handleTransfer(t *wire.Transfer, payload []byte) *LinkError {
 		if len(t.Tag) > 32 || !t.HasTag {
 			return linkErr(wire.CondInvalidField, "transfer: delivery-tag of 1 to 32 bytes wanted on the first of a delivery")
 		}
+		if l.deliveryCount++; t.Resume {
+			l.skip(t)
+			return nil
+		}
 		l.credit -= min(l.credit, 1)
-		l.deliveryCount++
 		l.running().size = 0
 		d = l.begin(t)
 	} else if t.HasDeliveryID && t.DeliveryID != d.ID {
@@ -153,6 +160,13 @@ func (l *Link) handleTransfer(t *wire.Transfer, payload []byte) *LinkError {
 		l.overIn(d)
 	}
 	return nil
+}
+
+// skip ignores a delivery of an older link, of which nothing is kept here (2.7.5). Its credit is given back.
+func (l *Link) skip(t *wire.Transfer) {
+	l.skipping = t.More && !t.Aborted
+	l.setCredit(l.credit)
+	l.touchFlow()
 }
 
 // begin makes the record of a delivery. A settled one that is whole is never kept, so the link's own record serves.

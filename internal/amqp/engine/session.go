@@ -198,6 +198,12 @@ func (c *Conn) handleBegin(ch uint16, body []byte) error {
 // Ended tells that one end has ended the session: nothing can be attached any more.
 func (s *Session) Ended() bool { return s.ended }
 
+// Begun tells whether the peer has begun it too: before that, the number of links that it takes is not known.
+func (s *Session) Begun() bool { return s.hasRemote }
+
+// Links is the number of links that the session has.
+func (s *Session) Links() int { return len(s.links) }
+
 // End ends the session; err (which may be nil) goes to the peer.
 func (s *Session) End(err *SessionError) {
 	if s.ended {
@@ -208,7 +214,7 @@ func (s *Session) End(err *SessionError) {
 	e := wire.End{}
 	var why error
 	if err != nil {
-		e.Error = &wire.Error{Condition: err.Condition, Description: err.Text}
+		e.Error = wireError(err.Condition, err.Text)
 		why = err
 	}
 	s.drop(why)

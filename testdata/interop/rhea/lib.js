@@ -114,4 +114,4 @@ function describe(context) {
     };
 }
 
-module.exports = { rhea, flags, fail, emit, connect, close, body, bytesOf, plain, describe };
+module.exports = { rhea, flags, fail, emit, login, connect, close, body, bytesOf, plain, describe };
