@@ -214,8 +214,11 @@ func TestAFullDisk(t *testing.T) {
 		want = append(want, pattern+" amqp://three.example")
 	}
 	stays()
-	if text := r.log.String(); strings.Count(text, "changes of the table cannot be kept") != 2 || strings.Count(text, "changes of the table are kept again") != 2 {
-		t.Errorf("want each time told once:\n%s", text)
+	text := r.log.String() // where the second time comes within 10 s, it is told later
+	for _, line := range []string{"changes of the table cannot be kept", "changes of the table are kept again"} {
+		if n := strings.Count(text, line); n < 1 || n > 2 {
+			t.Errorf("%q is told %d times, want each time told once:\n%s", line, n, text)
+		}
 	}
 	history := r.ctl(t, "history")
 	r.kill()

@@ -40,7 +40,7 @@ func TestViewsOfARouter(t *testing.T) {
 	if hops := list("hops"); len(hops) != 1 || hops[0]["state"] != "connected" || hops[0]["copies"] != 1.0 {
 		t.Errorf("hops %v", hops)
 	}
-	if lost := list("unrouted"); len(lost) != 1 || lost[0]["address"] != "GONE" || lost[0]["count"] != 2.0 || lost[0]["reason"] != "no route" {
+	if lost := list("unrouted"); len(lost) != 1 || lost[0]["address"] != "GONE" || lost[0]["count"] != 2.0 || lost[0]["reason"] != "not wired" {
 		t.Errorf("unrouted %v", lost)
 	}
 	var v map[string]any
