@@ -278,7 +278,11 @@ func (x *scene) addRows(ctx context.Context, places ...string) error {
 		if p == "" {
 			continue
 		}
-		if err := d.send(ctx, "ADD", map[string]any{"pattern": x.name, "address": p, "pick": x.f.pick}); err != nil {
+		row := map[string]any{"pattern": x.name, "address": p, "pick": x.f.pick}
+		if x.f.pick == "any" {
+			row["balance"] = "round-robin" // each gets its share, however quick the other is
+		}
+		if err := d.send(ctx, "ADD", row); err != nil {
 			return err
 		}
 		if a, err := d.answer(ctx); err != nil || a.status >= 300 {
