@@ -197,7 +197,6 @@ func (n *Node) peerCount() int {
 func (n *Node) engineConfig() engine.Config {
 	return engine.Config{
 		ContainerID: n.name, MaxFrameSize: n.options.MaxFrame, MaxMessageSize: n.options.MaxMessage,
-		Window:              sessionWindow(n.options.MaxFrame),
 		OfferedCapabilities: []wire.Symbol{capAnonymous},
 		Properties: wire.Map{
 			{Key: wire.Symbol("product"), Value: "fingerpost"},
@@ -205,14 +204,6 @@ func (n *Node) engineConfig() engine.Config {
 			{Key: wire.Symbol(nodeIDProperty), Value: n.id},
 		},
 	}
-}
-
-// sessionWindow is how many frames a session may have on their way: no more than a large message may be ahead of its copies (streamMost).
-func sessionWindow(maxFrame uint32) uint32 {
-	if maxFrame == 0 {
-		maxFrame = 64 << 10
-	}
-	return max(16, min(512, 32<<20/maxFrame))
 }
 
 func isLoopback(a net.Addr) bool {

@@ -18,7 +18,7 @@ import (
 const (
 	streamFrom = 1 << 20
 	streamRoom = 4 << 20  // of all streams of a session
-	streamMost = 36 << 20 // of one: a whole window of frames, which may be on its way when the sender is told of a smaller one, and some
+	streamMost = 24 << 20 // of one: what the buffers of two sockets hold comes in any case
 
 	// maxWhole bounds what has to be held whole: requests to the door, and what routing looks at of any message.
 	maxWhole = 16 << 20
