@@ -327,7 +327,8 @@ func TestAnAddressOfItsOwnIsDialledByDirectListenersOnly(t *testing.T) {
 		by           *router
 		target, want string
 	}{
-		{r, url, "Rejected amqp:not-found"}, {direct, url, "Accepted"}, {direct, "amqp://" + last.hop + "/outbox", "R"},
+		{r, url, "Rejected amqp:not-found"}, {direct, url, "Accepted"}, {r, url, "Rejected amqp:not-found"},
+		{direct, "amqp://" + last.hop + "/outbox", "R"}, {r, "amqp://" + last.hop + "/outbox", "Rejected amqp:not-found"},
 		{direct, "nowhere", "Rejected amqp:not-found"}, {direct, "amqp://x:y", "Rejected amqp:not-found"},
 	} {
 		if got := r.verdict(c.by.sender(""), message(c.target, "x")); !strings.HasPrefix(got, c.want) {

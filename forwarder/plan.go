@@ -83,7 +83,8 @@ func (t *planTarget) busy() int {
 	return t.outlet.Busy()
 }
 
-// sharedPlans are the plans of messages that came by links without a target, by address: what these links would make for themselves is the same.
+// sharedPlans are the plans of messages that came by links without a target, by address: what these links would make for themselves is the same,
+// since it is what the table says. Links of listeners that dial what the table does not know take no part.
 type sharedPlans struct {
 	parts [64]planPart
 
@@ -116,8 +117,8 @@ func (x *sharedPlans) get(n *Node, s *routetable.Snapshot, to string) *plan {
 	return nil
 }
 
-func (x *sharedPlans) put(to string, p *plan) {
-	part := x.part(to)
+func (x *sharedPlans) put(p *plan) {
+	part := x.part(p.name)
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	if len(part.of) >= 4*maxPlans/len(x.parts) {
@@ -126,7 +127,7 @@ func (x *sharedPlans) put(to string, p *plan) {
 	if part.of == nil {
 		part.of = map[string]*plan{}
 	}
-	part.of[to] = p
+	part.of[p.name] = p
 }
 
 // sweep lets go of plans that hold no more, now and then.
@@ -190,34 +191,33 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 		}
 		return p
 	}
-	name := string(to)
-	if !l.hasTarget {
+	name, shares := string(to), !l.hasTarget && !l.c.direct
+	if shares {
 		if p = n.shared.get(n, s, name); p != nil {
-			l.plans.keep(p.name, p)
+			l.plans.keep(p)
 			return p
 		}
 	}
 	p = n.plan(s, name, true, l, m.property, scratch)
-	p.name = name
 	if p.own {
 		return p
 	}
-	l.plans.keep(name, p)
-	if !l.hasTarget && p.found {
-		n.shared.put(name, p)
+	l.plans.keep(p)
+	if shares && p.found {
+		n.shared.put(p)
 	}
 	return p
 }
 
 // keep remembers the plan of an address.
-func (x *plans) keep(to string, p *plan) {
+func (x *plans) keep(p *plan) {
 	if len(x.byTo) >= maxPlans {
 		clear(x.byTo)
 	}
 	if x.byTo == nil {
 		x.byTo = map[string]*plan{}
 	}
-	x.byTo[to] = p
+	x.byTo[p.name] = p
 }
 
 // sweep lets go of plans that hold no more.
@@ -312,7 +312,7 @@ func (l *inlink) matches() bool {
 // plan makes the plan of an address.
 func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, property func(string) (string, bool), scratch *[]routetable.Group) *plan {
 	n.count.plans.Add(1)
-	p := &plan{condition: wire.CondNotFound, pruned: n.pruned.Load()}
+	p := &plan{name: to, condition: wire.CondNotFound, pruned: n.pruned.Load()}
 	p.generation.Store(s.Generation())
 	if s.HasWhen() {
 		asked := property
