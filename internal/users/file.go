@@ -66,6 +66,9 @@ func Read(path string) (*File, error) {
 }
 
 func readAll(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, &Error{File: path, What: "not a regular file"} // to open a pipe may take for ever
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

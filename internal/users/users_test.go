@@ -184,3 +184,10 @@ func FuzzUsersFile(f *testing.F) {
 		}
 	})
 }
+
+// What is no regular file is refused: to open a pipe would wait for whoever writes to it.
+func TestReadRefusesWhatIsNoRegularFile(t *testing.T) {
+	if _, err := Read(t.TempDir()); err == nil || !strings.HasSuffix(err.Error(), "not a regular file") {
+		t.Errorf("got %v", err)
+	}
+}
