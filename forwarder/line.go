@@ -322,16 +322,17 @@ func (ln *line) offer(cp *Copy) bool {
 		}
 	}
 	cp.out.Context = cp
-	switch l.Send(&cp.out, settled, m.Format, head, body) {
-	case engine.Refused:
+	return ln.handed(cp, settled, l.Send(&cp.out, settled, m.Format, head, body))
+}
+
+// handed notes what the link made of a copy; false leaves it for later.
+func (ln *line) handed(cp *Copy, settled bool, r engine.SendResult) bool {
+	if r == engine.Refused {
 		return false
-	case engine.Complete:
-		ln.began(cp, settled)
-		if settled {
-			ln.over(cp, Outcome{Kind: wire.Accepted})
-		}
-	case engine.Partial:
-		ln.began(cp, settled)
+	}
+	ln.began(cp, settled)
+	if settled && r == engine.Complete {
+		ln.over(cp, Outcome{Kind: wire.Accepted})
 	}
 	return true
 }

@@ -60,9 +60,11 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-func (r *router) session() *amqp.Session {
+func (r *router) session() *amqp.Session { return r.sessionBy(nil) }
+
+func (r *router) sessionBy(o *amqp.ConnOptions) *amqp.Session {
 	r.t.Helper()
-	c, err := amqp.Dial(within(r.t), r.url, nil)
+	c, err := amqp.Dial(within(r.t), r.url, o)
 	if err != nil {
 		r.t.Fatal(err)
 	}

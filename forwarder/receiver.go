@@ -18,7 +18,7 @@ type receiver struct {
 	id         uint64
 	address    string
 	private    bool // the address was made for it
-	shared     bool // one of the receivers of the address gets a copy, not each
+	pick       routetable.Pick
 	isAnswered bool // a client took the link that we attached
 	isReturn   bool // attached by us, for the replies to a client's container id
 	row        rowState
@@ -72,7 +72,7 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		l.Refuse(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
 		return
 	}
-	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, shared: pickOf(src) == routetable.PickAny}
+	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, pick: pickOf(src)}
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
 	l.Context = r
 	c.rows = append(c.rows, r)
@@ -156,16 +156,9 @@ func (n *Node) commandsOf(list []*receiver) []admin.Command {
 		n.receivers[r.id] = r
 		pattern, _ := routetable.QuotePattern(r.address)
 		origin := r.origin()
-		commands[i] = admin.Subscribe{Origin: origin, Pattern: pattern, Address: origin, Pick: r.pick()}
+		commands[i] = admin.Subscribe{Origin: origin, Pattern: pattern, Address: origin, Pick: r.pick}
 	}
 	return commands
-}
-
-func (r *receiver) pick() routetable.Pick {
-	if r.shared {
-		return routetable.PickAny
-	}
-	return routetable.PickAll
 }
 
 // newReceiver makes the outlet of a link for replies, whose row its maker writes. Called under the lock.

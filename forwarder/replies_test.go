@@ -139,16 +139,7 @@ func (r *router) dialAs(node, container string) *amqp.Session {
 	if node != "" {
 		o.Properties = map[string]any{"fingerpost-node-id": node}
 	}
-	c, err := amqp.Dial(within(r.t), r.url, o)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { c.Close() })
-	s, err := c.NewSession(within(r.t), nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return s
+	return r.sessionBy(o)
 }
 
 // attachAs attaches a receiver for the replies of a node, as another node does.

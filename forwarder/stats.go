@@ -52,8 +52,7 @@ func label(text string) string {
 
 // newCount makes the counters of a row. The first rows that somebody configured have series of their own while they are there. Called with mu.
 func (c *rowCounts) newCount(r *routetable.Route) *rowCount {
-	isConfigured := r.Origin == "" || r.Origin == routetable.OriginOperator || r.Origin == "cluster" || strings.HasPrefix(r.Origin, "file:")
-	if !isConfigured || len(c.series) >= maxRouteSeries {
+	if !routetable.Configured(r.Origin) || len(c.series) >= maxRouteSeries {
 		return &rowCount{sum: &c.other}
 	}
 	if c.series == nil {

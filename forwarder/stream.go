@@ -543,20 +543,14 @@ func (ln *line) offerStream(cp *Copy, settled bool, head []byte, from int) bool 
 		return true
 	}
 	cp.out.Context = cp
-	switch ln.l.SendStream(&cp.out, settled, cp.Message.Format, head, t) {
+	r := ln.l.SendStream(&cp.out, settled, cp.Message.Format, head, t)
+	switch r {
 	case engine.Refused:
 		t.refused()
-		return false
-	case engine.Complete:
-		ln.began(cp, settled)
-		if settled {
-			ln.over(cp, Outcome{Kind: wire.Accepted})
-		}
 	case engine.Partial:
 		ln.sending = t
-		ln.began(cp, settled)
 	}
-	return true
+	return ln.handed(cp, settled, r)
 }
 
 // holdsBack tells whether the sender is to wait for its outcome: nothing is accepted before all of it has come. Any other outcome ends the

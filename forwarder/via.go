@@ -48,11 +48,7 @@ func (m *Message) appendAnnotations(dst []byte, node string) []byte {
 	if err != nil {
 		return append(dst, section...)
 	}
-	out, err := wire.AppendMapWithEntry(dst, section, wire.CodeMessageAnnotations, viaKey, raw)
-	if err != nil {
-		return append(dst, section...)
-	}
-	return out
+	return appendWith(dst, section, wire.CodeMessageAnnotations, viaKey, raw)
 }
 
 // appendToward appends the delivery annotations as received, and where the reply goes.
@@ -65,11 +61,7 @@ func (m *Message) appendToward(dst []byte) []byte {
 	if err != nil {
 		return append(dst, section...)
 	}
-	out, err := wire.AppendMapWithEntry(dst, section, wire.CodeDeliveryAnnotations, towardKey, raw)
-	if err != nil {
-		return append(dst, section...)
-	}
-	return out
+	return appendWith(dst, section, wire.CodeDeliveryAnnotations, towardKey, raw)
 }
 
 // findMarks finds out whether the message has annotations of nodes.
@@ -91,12 +83,13 @@ func (m *Message) appendPlain(dst []byte) []byte {
 	if !m.marked {
 		return append(dst, m.Payload[s.Header.End:s.Bare]...)
 	}
-	dst = appendWithout(dst, s.DeliveryAnnotations.Of(m.Payload), wire.CodeDeliveryAnnotations, towardKey)
-	return appendWithout(dst, s.MessageAnnotations.Of(m.Payload), wire.CodeMessageAnnotations, viaKey)
+	dst = appendWith(dst, s.DeliveryAnnotations.Of(m.Payload), wire.CodeDeliveryAnnotations, towardKey, nil)
+	return appendWith(dst, s.MessageAnnotations.Of(m.Payload), wire.CodeMessageAnnotations, viaKey, nil)
 }
 
-func appendWithout(dst, section []byte, code uint64, key string) []byte {
-	out, err := wire.AppendMapWithEntry(dst, section, code, key, nil)
+// appendWith appends a section with another value, as encoded, for a key, nil for none; one that cannot be read stays as it is.
+func appendWith(dst, section []byte, code uint64, key string, value []byte) []byte {
+	out, err := wire.AppendMapWithEntry(dst, section, code, key, value)
 	if err != nil {
 		return append(dst, section...)
 	}

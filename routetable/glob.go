@@ -58,8 +58,6 @@ type globPattern struct {
 	room globRoom
 }
 
-func newGlob() *globPattern { return &globPattern{} }
-
 // refuseGlob is what gobwas/glob and the limits have against a pattern.
 func refuseGlob(text string) error {
 	if len(text) > maxGlobBytes {

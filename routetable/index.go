@@ -647,17 +647,17 @@ func (x *index) findPaths(p *probes, addr string) {
 	}
 	n++ // more than maxLevels is more than any outline looks at
 	for i := range x.outlines {
-		sh := &x.outlines[i]
-		levels := int(sh.levels)
-		if levels != n && (!sh.deep || levels > n) || levels == n && sh.deep {
+		o := &x.outlines[i]
+		levels := int(o.levels)
+		if levels != n && (!o.deep || levels > n) || levels == n && o.deep {
 			continue
 		}
 		sum := sums[levels]
-		for w := sh.wild; w != 0; w &= w - 1 {
+		for w := o.wild; w != 0; w &= w - 1 {
 			at := bits.TrailingZeros16(w)
 			sum -= sums[at+1] - sums[at]
 		}
-		if h := mix(sum, sh.salt); x.paths.has(h) {
+		if h := mix(sum, o.salt); x.paths.has(h) {
 			p.add(x, h)
 		}
 	}

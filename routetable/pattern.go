@@ -111,7 +111,7 @@ func compileChecked(text string) (*pattern, error) {
 	if !strings.HasPrefix(text, globPrefix) {
 		return compilePattern(text)
 	}
-	g := newGlob()
+	g := &globPattern{}
 	return &g.pattern, g.pattern.compileGlob(&g.room, text)
 }
 

@@ -165,13 +165,8 @@ func (s *clientSASL) Choose(offered []wire.Symbol) (wire.Symbol, []byte, bool) {
 }
 
 func (s *clientSASL) start(m wire.Symbol) (initial []byte, err error) {
-	switch m {
-	case mechPlain:
-		return s.plainResponse(), nil
-	case mechExternal:
-		return []byte{}, nil
-	case mechAnonymous:
-		return []byte("anonymous"), nil
+	if all, ok := s.outright(m); ok {
+		return all, nil
 	}
 	if s.scram, err = newSCRAMClient(string(m), s.user, s.password); err != nil {
 		return nil, err
@@ -179,19 +174,23 @@ func (s *clientSASL) start(m wire.Symbol) (initial []byte, err error) {
 	return s.scram.first()
 }
 
-func (s *clientSASL) plainResponse() []byte {
-	return []byte("\x00" + s.user + "\x00" + s.password)
+// outright gives all that a mechanism says; ok is false for one that has more to say.
+func (s *clientSASL) outright(m wire.Symbol) (all []byte, ok bool) {
+	switch m {
+	case mechPlain:
+		return []byte("\x00" + s.user + "\x00" + s.password), true
+	case mechExternal:
+		return []byte{}, true
+	case mechAnonymous:
+		return []byte("anonymous"), true
+	}
+	return nil, false
 }
 
 // Respond answers a challenge.
 func (s *clientSASL) Respond(challenge []byte) ([]byte, error) {
-	switch s.chosen {
-	case mechPlain:
-		return s.plainResponse(), nil
-	case mechExternal:
-		return []byte{}, nil
-	case mechAnonymous:
-		return []byte("anonymous"), nil
+	if all, ok := s.outright(s.chosen); ok {
+		return all, nil
 	}
 	if s.scram == nil {
 		return nil, errors.New("a challenge before a mechanism was chosen")
