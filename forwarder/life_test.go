@@ -128,7 +128,11 @@ func TestAMessageThatBreaksItsHop(t *testing.T) {
 	if got := s.outcome(poison); got != "modified failed" || time.Since(began) < time.Second {
 		t.Errorf("got %s after %v", got, time.Since(began))
 	}
-	if got := s.outcome(s.put(body("A", 10), false)); got != "accepted" {
+	got := "released" // while the hop, which was cut often, waits longer than a delivery may before it is tried again
+	for try := 0; got == "released" && try < 20; try++ {
+		got = s.outcome(s.put(body("A", 10), false))
+	}
+	if got != "accepted" {
 		t.Errorf("another: got %s", got)
 	}
 }
