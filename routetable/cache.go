@@ -166,7 +166,7 @@ func (w *wholeRow) finish(key uint64, ok bool) *Route {
 	c.match[0].Route = r
 	w.group = Group{Pattern: r.Pattern, Pick: r.Pick, Balance: r.Balance, HashKey: hashKey(r), Fallback: r.Fallback, Number: 1, Matches: c.match[:]}
 	r.group, r.plain = &w.group, w.pattern.isPlain
-	r.simple = c.template.literal && c.when == nil && c.match[0].Problem == "" && !r.Optional && !r.Fallback
+	r.simple = c.template.literal && c.when == nil && c.match[0].Problem == "" && !r.Optional && !r.Fallback && !w.pattern.competes()
 	return r
 }
 

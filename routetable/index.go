@@ -632,7 +632,7 @@ func (x *index) findPaths(p *probes, addr string) {
 	n, start := 0, 0
 	b := unsafe.Slice(unsafe.StringData(addr), len(addr))
 	for at := 0; at < len(b); at += 8 {
-		for m := slashesAt(b, at); m != 0; m &= m - 1 {
+		for m := slashesIn(wordAt(b, at)); m != 0; m &= m - 1 {
 			if n == maxLevels {
 				break
 			}
@@ -663,19 +663,29 @@ func (x *index) findPaths(p *probes, addr string) {
 	}
 }
 
-// slashesAt returns the slashes among the 8 bytes at b[at:], as the high bits of the bytes.
-func slashesAt(b []byte, at int) uint64 {
+// slashesIn returns the slashes among the 8 bytes of a word, as the high bits of the bytes.
+func slashesIn(w uint64) uint64 {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	var w uint64
-	if at+8 <= len(b) {
-		w = binary.LittleEndian.Uint64(b[at:])
-	} else {
-		for i := len(b) - 1; i >= at; i-- {
-			w = w<<8 | uint64(b[i])
-		}
-	}
 	w ^= ones * '/'
 	return ^((w&^uint64(highs) + ones*0x7f) | w | ones*0x7f)
+}
+
+// wordAt is the 8 bytes at b[at:], 0 where there are none.
+func wordAt(b []byte, at int) (w uint64) {
+	if at+8 <= len(b) {
+		return binary.LittleEndian.Uint64(b[at:])
+	}
+	return tailAt(b, at)
+}
+
+func tailAt(b []byte, at int) (w uint64) {
+	if len(b) >= 8 {
+		return binary.LittleEndian.Uint64(b[len(b)-8:]) >> (8 * uint(at+8-len(b)))
+	}
+	for i := len(b) - 1; i >= at; i-- {
+		w = w<<8 | uint64(b[i])
+	}
+	return w
 }
 
 // filter is a set of hashes that errs to yes. Readers use it while the writer adds to it: a bit that is there too early is a false yes.

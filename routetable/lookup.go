@@ -14,20 +14,47 @@ const (
 
 // space returns the mode of the name space that addr is in. Reserved schemes that are not name spaces of their own go by the table's.
 func (s *Snapshot) space(addr string) space {
-	if scheme, ok := ReservedScheme(addr); ok {
-		switch scheme {
-		case "topic", "event":
-			return spaceAll
-		case "web":
-			return spaceRow
-		case "relay", "rpc", "comp", "node":
-			return spaceGroup
-		}
+	if mode, ok := spaceOf(addr); ok {
+		return mode
 	}
 	if s.match == MatchFirst {
 		return spaceFirst
 	}
 	return spaceAll
+}
+
+// spaceOf is the mode of the name space that addr, or the beginning of one, is in, where that has one of its own.
+func spaceOf(addr string) (mode space, ok bool) {
+	scheme, _ := ReservedScheme(addr)
+	switch scheme {
+	case "topic", "event":
+		return spaceAll, true
+	case "web":
+		return spaceRow, true
+	case "relay", "rpc", "comp", "node":
+		return spaceGroup, true
+	}
+	return spaceAll, false
+}
+
+// competes reports whether the pattern fits addresses of which not every row is used, in whatever match mode: a pattern fits names of a
+// reserved scheme only where it holds all of it.
+func (p *pattern) competes() bool {
+	one := func(text string) bool {
+		mode, _ := spaceOf(text)
+		return mode != spaceAll
+	}
+	for _, lit := range p.lits {
+		if one(lit) {
+			return true
+		}
+	}
+	for i := range p.forms {
+		if one(p.forms[i].prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // LookupInto appends to dst the groups of rows whose pattern fits addr, in table order, fallback groups only where no other row was
@@ -113,7 +140,7 @@ func (s *Snapshot) apart(addr string, rows []*Route) bool {
 			}
 		}
 	}
-	return len(rows) == 1 || s.space(addr) == spaceAll
+	return s.match == MatchAll || len(rows) == 1 || s.space(addr) == spaceAll
 }
 
 // cand is a group on its way to the result: rows of one pattern with one pick.

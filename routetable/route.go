@@ -68,7 +68,7 @@ type Route struct {
 	// Of a row that lookups find. They stand together, and the group behind them (wholeRow): that is all that most lookups read of a row.
 	group  *Group // of the row alone
 	plain  bool   // its pattern is its own text as a literal address
-	simple bool   // the group is what the row gives, whatever the message is: a literal address without a problem, no predicate, not optional, no fallback
+	simple bool   // the group is what the row gives, whatever the message is: a literal address without a problem, no predicate, not optional, no fallback, and no name space where groups or rows compete
 }
 
 // compiled is what the table makes of a row's texts, once.

@@ -235,7 +235,7 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 	s.index.find(&p, addr, hash)
 	slots := distinct(p.slots())
 	base := len(dst)
-	m := matching{addr: addr, guard: guard(addr)}
+	m := matching{addr: addr, guard: -1}
 	for len(slots) > 0 {
 		n := min(len(slots), sideBySide)
 		dst = s.matchSlots(dst, slots[:n], &m)
@@ -268,7 +268,7 @@ next:
 // matching is an address on its way past the rows that may fit it.
 type matching struct {
 	addr  string
-	guard int
+	guard int    // of addr; -1 until it is asked for
 	last  *Route // the last wildcard row, and whether it fits: many rows of one pattern come one after the other
 	fits  bool
 	touch uint32
@@ -319,6 +319,9 @@ func (s *Snapshot) matchSlots(dst []*Route, slots []uint32, m *matching) []*Rout
 func (m *matching) fit(r *Route) bool {
 	if r.plain {
 		return r.group.Pattern == m.addr
+	}
+	if m.guard < 0 {
+		m.guard = guard(m.addr)
 	}
 	if m.last == nil || m.last.Pattern != r.Pattern {
 		m.last, m.fits = r, r.c.pattern.matchGuarded(m.addr, m.guard)
