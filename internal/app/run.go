@@ -176,23 +176,24 @@ func (a *App) listen() (lines []string, err error) {
 		}
 		lines = append(lines, "ready "+scheme+"://"+bound.String())
 	}
-	if h := a.config.HTTP.Listen; h != "" && h != "off" {
-		a.http, err = web.Listen(h, web.Options{
-			Ready: a.ready.Load,
-			AMQP:  a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
+	if h := &a.config.HTTP; h.on() {
+		a.http, err = web.Listen(h.Listen, web.Options{
+			Ready: a.ready.Load, TLS: a.secret.listenerTLS(h.url()), Log: a.log,
+			AMQP: a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
 				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats,
 			},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("listen http://%s: %w", h, err)
+			return nil, fmt.Errorf("listen %s: %w", h.url(), err)
 		}
 		a.running.Go(func() {
 			if err := a.http.Serve(); err != nil {
 				a.log.Error("http listener ended", "error", err)
 			}
 		})
-		lines = append(lines, "ready http://"+a.http.Addr().String())
+		scheme, _, _ := strings.Cut(h.url(), "://")
+		lines = append(lines, "ready "+scheme+"://"+a.http.Addr().String())
 	}
 	return lines, nil
 }
@@ -209,7 +210,7 @@ func (a *App) Reload() error {
 		return err
 	}
 	wanted := c
-	c.Listeners = keepListeners(a.config.Listeners, c.Listeners)
+	c.Listeners, c.HTTP = keepListeners(a.config.Listeners, c.Listeners), keepHTTP(a.config.HTTP, c.HTTP)
 	secured, err := c.secure()
 	if err != nil {
 		return err
@@ -221,7 +222,7 @@ func (a *App) Reload() error {
 		a.log.Warn("what changed here needs a restart", "keys", strings.Join(keys, " "))
 	}
 	a.secret.use(c, secured)
-	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners = c.Tables, c.ShutdownGrace, c.Listeners
+	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners, a.config.HTTP = c.Tables, c.ShutdownGrace, c.Listeners, c.HTTP
 	return nil
 }
 

@@ -65,14 +65,11 @@ func (s *secrets) use(c Config, now *secured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.config, s.access = c, now.access
-	for i, l := range c.Listeners {
-		if now.listeners[i] == nil {
-			continue
+	for url, t := range now.listeners {
+		if s.tls[url] == nil {
+			s.tls[url] = &atomic.Pointer[tls.Config]{}
 		}
-		if s.tls[l.URL] == nil {
-			s.tls[l.URL] = &atomic.Pointer[tls.Config]{}
-		}
-		s.tls[l.URL].Store(now.listeners[i])
+		s.tls[url].Store(t)
 	}
 	if s.node != nil {
 		s.node.SetAccess(now.access)
@@ -102,10 +99,9 @@ func (s *secrets) groupsOf(c *Config) (groups []*secretGroup) {
 			return err
 		}})
 	}
-	for i := range c.Listeners {
-		l := &c.Listeners[i]
+	for _, l := range c.withTLS() {
 		at := s.tls[l.URL]
-		if !l.secure() || at == nil {
+		if at == nil {
 			continue
 		}
 		paths := []string{l.TLS.Cert, l.TLS.Key}
@@ -207,8 +203,8 @@ func (g *secretGroup) look() (changed bool) {
 		if known && was.sameFile(now) {
 			continue
 		}
-		if now.info != nil && now.info.Mode().IsRegular() && now.info.Size() <= 16<<20 {
-			if text, err := os.ReadFile(p); err == nil {
+		if now.info != nil && now.info.Size() <= maxSecret {
+			if text, err := readSecret(p); err == nil {
 				now.sum = sha256.Sum256(text)
 			}
 		}
@@ -244,7 +240,7 @@ func needRestart(old, now *Config) (keys []string) {
 	add("name", old.Name, now.Name)
 	add("state", old.State, now.State)
 	add("listeners", withoutFiles(old.Listeners), withoutFiles(now.Listeners))
-	add("http", old.HTTP, now.HTTP)
+	add("http", withoutCertificate(old.HTTP), withoutCertificate(now.HTTP))
 	a, b := old.Limits, now.Limits
 	for _, l := range []*Limits{&a, &b} { // those that change at once
 		l.Connections, l.ConnectionsPerHost, l.Sessions, l.Links = 0, 0, 0, 0
@@ -264,6 +260,22 @@ func keepListeners(open, wanted []Listener) []Listener {
 		}
 	}
 	return open
+}
+
+// keepHTTP gives the HTTP listener that is open, with the files that a new configuration names for it.
+func keepHTTP(open, wanted HTTP) HTTP {
+	if open.Listen == wanted.Listen && (open.TLS == TLS{}) == (wanted.TLS == TLS{}) {
+		open.TLS = wanted.TLS
+	}
+	return open
+}
+
+// withoutCertificate leaves out what changes without a restart: with TLS, the files.
+func withoutCertificate(h HTTP) HTTP {
+	if h.TLS != (TLS{}) {
+		h.TLS = TLS{Cert: "one", Key: "one"}
+	}
+	return h
 }
 
 // withoutFiles leaves out what of listeners changes without a restart.

@@ -2,10 +2,14 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/fingerpost/fingerpost/internal/amqp"
 )
 
 // Server answers HTTP.
@@ -19,16 +23,25 @@ type Options struct {
 	Ready   func() bool // whether the router takes messages; nil: it does
 	Metrics Metrics
 	AMQP    http.Handler // at /amqp; nil: there is none
+	TLS     *tls.Config  // nil: plain HTTP
+	Log     *slog.Logger // of clients that fail, at level debug; nil: none
 }
 
 // Listen opens the port.
 func Listen(address string, o Options) (*Server, error) {
-	ln, err := net.Listen("tcp", address)
+	ln, err := amqp.ListenTCP(address)
 	if err != nil {
 		return nil, err
 	}
+	if o.TLS != nil {
+		ln = tls.NewListener(ln, o.TLS)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Server{ln: ln, srv: &http.Server{
 		Handler: handler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}}, nil
 }
 
