@@ -157,3 +157,14 @@ func (k *Keys) find(token string) *Key {
 	}
 	return k.by[sha256.Sum256([]byte(token))]
 }
+
+// of gives the key of a connection as it is now; nil where it has none any more.
+func (k *Keys) of(c *Conn) *Key {
+	if k == nil {
+		return nil
+	}
+	if key := k.by[c.hash]; key != nil && key.Relay && key.Domain == c.domain {
+		return key
+	}
+	return nil
+}
