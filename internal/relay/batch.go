@@ -74,13 +74,11 @@ func appendCode(dst []byte, c code, words string) []byte {
 	return append(dst, `"}`...)
 }
 
-// batch is what a write, or an end, has to be followed by on other connections: answers to those who wait for them, and writes. It is collected
-// under a connection's lock and run when no lock is held.
-type batch struct {
-	b       *Broker
+// outbox is answers on their way to those who wait for them. A connection has one for the ops of its line: their answers go in their order, by
+// one goroutine at a time.
+type outbox struct {
 	answers []answer
 	text    []byte
-	dirty   []*Conn // have something to write
 	counts  tally
 }
 
@@ -91,74 +89,114 @@ type answer struct {
 	bytes      int // of the op's frame, which is on its way no more
 }
 
-var batches = sync.Pool{New: func() any { return &batch{} }}
+var outboxes = sync.Pool{New: func() any { return &outbox{} }}
 
-func (b *batch) free() {
-	clear(b.answers[:cap(b.answers)])
-	clear(b.dirty[:cap(b.dirty)])
-	b.answers, b.text, b.dirty = b.answers[:0], b.text[:0], b.dirty[:0]
-	if cap(b.text) <= keepBuffer {
-		batches.Put(b)
+func (x *outbox) clear() {
+	clear(x.answers)
+	x.answers, x.text = x.answers[:0], x.text[:0]
+}
+
+func (x *outbox) free() {
+	x.clear()
+	if cap(x.text) <= keepBuffer {
+		outboxes.Put(x)
 	}
 }
 
-// note makes the answer to an op of a line.
-func (b *batch) note(l *line, w *waiting, c code) {
+// add makes an answer; c is codeNone for success.
+func (x *outbox) add(to *Conn, k kind, tail []byte, bytes int, c code) {
+	begin := len(x.text)
+	if c == codeNone {
+		x.text = append(appendOK(x.text, k, tail), '}')
+	} else {
+		x.text = appendError(x.text, k, tail, c, laterWords[c])
+	}
+	x.counts.result(k, c)
+	x.answers = append(x.answers, answer{to, begin, len(x.text), bytes})
+}
+
+// note makes the answer to an op of the connection's line. Called under the lock.
+func (c *Conn) note(w *waiting, reason code) {
 	if w.from == nil {
 		return
 	}
-	begin := len(b.text)
-	if c == codeNone {
-		b.text = append(appendOK(b.text, w.kind, l.tailOf(w)), '}')
-	} else {
-		b.text = appendError(b.text, w.kind, l.tailOf(w), c, laterWords[c])
+	if c.outbox == nil {
+		c.outbox = outboxes.Get().(*outbox)
 	}
-	b.counts.result(w.kind, c)
-	b.answers = append(b.answers, answer{w.from, begin, len(b.text), w.size()})
+	c.outbox.add(w.from, w.kind, c.line.tailOf(w), w.size(), reason)
+}
+
+// batch is the connections that are to be written to because of what was done on others, when no lock is held.
+type batch struct {
+	b      *Broker
+	own    outbox  // answers to ops that are in no line
+	dirty  []*Conn // have something to write
+	done   int     // of dirty
+	counts tally
+}
+
+var batches = sync.Pool{New: func() any { return &batch{} }}
+
+func (b *Broker) newBatch() *batch {
+	x := batches.Get().(*batch)
+	x.b = b
+	return x
+}
+
+func (b *batch) free() {
+	clear(b.dirty[:cap(b.dirty)])
+	b.dirty = b.dirty[:0]
+	batches.Put(b)
 }
 
 // write has a connection written to.
 func (b *batch) write(c *Conn) {
-	if n := len(b.dirty); n > 0 && b.dirty[n-1] == c {
+	if n := len(b.dirty); n > b.done && b.dirty[n-1] == c {
 		return
 	}
 	b.dirty = append(b.dirty, c)
 }
 
-// run brings the answers and writes, until nothing is left that comes of that.
+// run brings the answers of its own and writes, until nothing is left that comes of that.
 func (b *batch) run() {
-	for len(b.answers) > 0 || len(b.dirty) > 0 {
-		for i := 0; i < len(b.answers); {
-			to, j := b.answers[i].to, i+1
-			for j < len(b.answers) && b.answers[j].to == to {
-				j++
-			}
-			if to.answered(b, b.answers[i:j]) {
-				b.write(to)
-			}
-			i = j
-		}
-		b.answers, b.text = b.answers[:0], b.text[:0]
-		for i := 0; i < len(b.dirty); i++ {
-			b.dirty[i].flush(b)
-		}
-		b.dirty = b.dirty[:0]
+	b.bring(&b.own)
+	b.own.clear()
+	for b.done < len(b.dirty) {
+		b.done++
+		b.dirty[b.done-1].flush(b)
 	}
+	clear(b.dirty)
+	b.dirty, b.done = b.dirty[:0], 0
 	b.b.stats.add(&b.counts)
 }
 
+// bring brings answers to their connections, those that follow each other for one in one message.
+func (b *batch) bring(x *outbox) {
+	for i := 0; i < len(x.answers); {
+		to, j := x.answers[i].to, i+1
+		for j < len(x.answers) && x.answers[j].to == to {
+			j++
+		}
+		if to.answered(x, x.answers[i:j]) {
+			b.write(to)
+		}
+		i = j
+	}
+	b.b.stats.add(&x.counts)
+}
+
 // answered brings answers to their connection, in one message, and tells whether there is something to write.
-func (c *Conn) answered(b *batch, list []answer) bool {
+func (c *Conn) answered(x *outbox, list []answer) bool {
 	bytes := 0
 	c.mu.Lock()
 	is := !c.over
 	if is {
-		buf, at := websocket.BeginFrame(c.line.buf, false)
 		before := len(c.line.buf)
+		buf, at := websocket.BeginFrame(c.line.buf, false)
 		sep := byte('[')
 		for i := range list {
 			a := &list[i]
-			buf = append(append(buf, sep), b.text[a.begin:a.end]...)
+			buf = append(append(buf, sep), x.text[a.begin:a.end]...)
 			sep = ','
 		}
 		c.line.buf = websocket.EndFrame(append(buf, ']'), at, true, false)
@@ -177,10 +215,22 @@ func (c *Conn) answered(b *batch, list []answer) bool {
 // flush writes what there is for a connection, as far as its socket takes it.
 func (c *Conn) flush(b *batch) {
 	c.mu.Lock()
-	c.done = b
 	c.ws.Flush()
-	c.done = nil
+	c.unlock(b)
+}
+
+// unlock lets go of the lock, and has the answers brought that came up under it. A goroutine that is at that already takes these too.
+func (c *Conn) unlock(b *batch) {
 	late := c.lateLocked()
+	for c.outbox != nil && !c.answering {
+		x := c.outbox
+		c.outbox, c.answering = nil, true
+		c.mu.Unlock()
+		b.bring(x)
+		x.free()
+		c.mu.Lock()
+		c.answering = false
+	}
 	c.mu.Unlock()
 	if late {
 		c.b.watch(c)

@@ -54,7 +54,8 @@ type Conn struct {
 	served         int             // topics
 	over           bool            // nothing is queued any more
 	late           bool            // it is on the broker's list
-	done           *batch          // what the write that is being done has to be followed by
+	outbox         *outbox         // answers to ops of line; nil: none wait
+	answering      bool            // somebody brings them
 	closing        int             // the code of a close that we began; 0: none
 	sent           uint64          // ops
 }
@@ -66,12 +67,7 @@ func (c *Conn) name() string { return c.origin[len("relay:"):] }
 func (c *Conn) Output(spare []byte) []byte { return c.line.output(spare) }
 
 func (c *Conn) Wrote(n int) {
-	if c.done == nil {
-		c.done = batches.Get().(*batch)
-		c.done.b = c.b
-	}
-	b := c.done
-	c.line.wrote(n, func(w *waiting) { b.note(&c.line, w, codeNone) })
+	c.line.wrote(n, func(w *waiting) { c.note(w, codeNone) })
 	c.signalRoom()
 }
 
@@ -79,17 +75,14 @@ func (c *Conn) Trim(rest []byte) int { return c.line.trim(rest) }
 
 // release unlocks where the websocket has locked: by the writer's goroutine, and for pings and closes.
 func (c *Conn) release() {
-	b := c.done
-	c.done = nil
-	late := c.lateLocked()
-	c.mu.Unlock()
-	if late {
-		c.b.watch(c)
+	if c.outbox == nil {
+		c.unlock(nil)
+		return
 	}
-	if b != nil {
-		b.run()
-		b.free()
-	}
+	b := c.b.newBatch()
+	c.unlock(b)
+	b.run()
+	b.free()
 }
 
 // lateLocked tells whether ops wait for the socket and nobody looks at the time yet.
@@ -174,15 +167,16 @@ func (c *Conn) finish(w *work) {
 	clear(w.touched)
 	w.touched = w.touched[:0]
 	// The answers are known when the others are written to: they go with the own words, in one write.
-	for i := 0; i < len(w.batch.dirty); i++ {
-		if d := w.batch.dirty[i]; d != c {
-			d.flush(w.batch)
+	b := w.batch
+	for b.done < len(b.dirty) {
+		b.done++
+		if d := b.dirty[b.done-1]; d != c {
+			d.flush(b)
 		}
 	}
-	w.batch.dirty = w.batch.dirty[:0]
-	w.batch.write(c)
+	b.write(c)
 	w.own = false
-	w.batch.run()
+	b.run()
 }
 
 func (c *Conn) isFull() bool {
@@ -228,8 +222,7 @@ func (c *Conn) end(err error) {
 	if _, err := c.b.core.Do(c.caller, admin.Withdraw{Origin: c.origin}); err != nil {
 		c.b.log.Error("the rows of a relay connection could not be withdrawn", "connection", c.name(), "error", err)
 	}
-	b := batches.Get().(*batch)
-	b.b = c.b
+	b := c.b.newBatch()
 	c.mu.Lock()
 	c.over = true
 	for i := c.line.first; i < len(c.line.ops); i++ {
@@ -238,7 +231,7 @@ func (c *Conn) end(err error) {
 		if w.response {
 			reason = clientGone
 		}
-		b.note(&c.line, w, reason)
+		c.note(w, reason)
 	}
 	c.line = line{}
 	topics := make([]string, 0, len(c.told))
@@ -247,7 +240,7 @@ func (c *Conn) end(err error) {
 	}
 	c.told, c.served = nil, 0
 	code := c.closing
-	c.mu.Unlock()
+	c.unlock(b)
 	b.run()
 	b.free()
 	c.plans, c.returns = nil, nil
@@ -291,16 +284,15 @@ func (c *Conn) close(code int, text string) {
 
 // expire answers the ops that wait since before with busy. It reports whether others wait still.
 func (c *Conn) expire(before int64) (more bool) {
-	b := batches.Get().(*batch)
-	b.b = c.b
+	b := c.b.newBatch()
 	c.mu.Lock()
 	l := &c.line
 	if l.first < len(l.ops) && l.ops[l.first].at <= before {
-		l.drop(func(w *waiting) bool { return w.at <= before && (w.from != nil || w.kind == kindCancel) }, func(w *waiting) { b.note(l, w, busy) })
+		l.drop(func(w *waiting) bool { return w.at <= before && (w.from != nil || w.kind == kindCancel) }, func(w *waiting) { c.note(w, busy) })
 	}
 	more = !c.over && l.first < len(l.ops)
 	c.late = more
-	c.mu.Unlock()
+	c.unlock(b)
 	b.run()
 	b.free()
 	return more

@@ -63,13 +63,13 @@ func (l *line) at() (buf *[]byte, place uint64) {
 
 // add queues a frame of an op that was appended to the buffer of at, from place on.
 func (l *line) add(w waiting, place uint64, n int, o *op) {
+	l.tidy()
 	w.begin, w.end = place, place+uint64(n)
 	if w.from != nil {
 		w.tail = len(l.tails)
 		l.tails = appendTail(l.tails, o)
 		w.tailLen = len(l.tails) - w.tail
 	}
-	l.tidy()
 	l.ops = append(l.ops, w)
 	l.bytes += n
 	l.grew(n)

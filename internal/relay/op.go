@@ -29,8 +29,7 @@ var works = sync.Pool{New: func() any { return &work{ops: make([]op, 0, maxOps),
 
 func newWork(b *Broker) *work {
 	w := works.Get().(*work)
-	w.batch = batches.Get().(*batch)
-	w.batch.b = b
+	w.batch = b.newBatch()
 	return w
 }
 
@@ -213,16 +212,8 @@ func (c *Conn) discard(w *work, o *op) { c.later(w, o, codeNone) }
 // later has an op answered behind the reply array, in a message of its own.
 func (c *Conn) later(w *work, o *op, reason code) {
 	c.pending.Add(1)
-	b := w.batch
-	begin := len(b.text)
 	w.words = appendTail(w.words[:0], o)
-	if reason == codeNone {
-		b.text = append(appendOK(b.text, o.kind, w.words), '}')
-	} else {
-		b.text = appendError(b.text, o.kind, w.words, reason, laterWords[reason])
-	}
-	b.counts.result(o.kind, reason)
-	b.answers = append(b.answers, answer{c, begin, len(b.text), 0})
+	w.batch.own.add(c, o.kind, w.words, 0, reason)
 }
 
 // pass queues an op for another connection, or for c itself.

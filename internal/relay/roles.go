@@ -162,8 +162,7 @@ func (r *roles) forget() {
 
 // look works items off.
 func (r *roles) look(items []item) {
-	b := batches.Get().(*batch)
-	b.b = r.b
+	b := r.b.newBatch()
 	defer b.free()
 	for i := range items {
 		x := &items[i]
