@@ -44,6 +44,7 @@ type roles struct {
 
 	mu    sync.Mutex // guards what follows; a leaf
 	items []item
+	busy  bool   // run is at some that it has taken
 	seen  uint64 // the generation of the last change
 }
 
@@ -141,9 +142,12 @@ func (r *roles) run(ctx context.Context) {
 		case <-r.wake:
 			r.mu.Lock()
 			items := r.items
-			r.items = nil
+			r.items, r.busy = nil, true
 			r.mu.Unlock()
 			r.look(items)
+			r.mu.Lock()
+			r.busy = false
+			r.mu.Unlock()
 		case <-rest.C:
 			r.forget()
 		}

@@ -122,32 +122,24 @@ func (s *scanner) object(o *op) bool {
 		return true
 	}
 	for {
-		if s.peek() != '"' {
-			return false
-		}
-		begin := s.i
-		escaped, ok := s.text()
+		f, ok := s.known()
 		if !ok {
-			return false
+			key, ok := s.member()
+			if !ok {
+				return false
+			}
+			f = fieldOf(key)
 		}
-		key := s.b[begin+1 : s.i-1]
-		if escaped {
-			s.key, _ = unescape(s.key[:0], key)
-			key = s.key
-		}
-		if s.peek() != ':' {
-			return false
-		}
-		s.i++
 		s.peek()
-		begin = s.i
+		begin := s.i
 		if !s.value() {
 			return false
 		}
-		o.set(key, s.b[begin:s.i:s.i])
+		o.set(f, s.b[begin:s.i:s.i])
 		switch s.peek() {
 		case ',':
 			s.i++
+			s.peek()
 		case '}':
 			s.i++
 			return true
@@ -157,22 +149,111 @@ func (s *scanner) object(o *op) bool {
 	}
 }
 
-// set takes a field. Keys that the protocol does not have, and "from", which only the server writes, are nothing.
-func (o *op) set(key, value []byte) {
+// member reads a key and its colon, and gives what the key stands for.
+func (s *scanner) member() (key []byte, ok bool) {
+	if s.peek() != '"' {
+		return nil, false
+	}
+	begin := s.i
+	escaped, ok := s.text()
+	if !ok {
+		return nil, false
+	}
+	key = s.b[begin+1 : s.i-1]
+	if escaped {
+		s.key, _ = unescape(s.key[:0], key)
+		key = s.key
+	}
+	if s.peek() != ':' {
+		return nil, false
+	}
+	s.i++
+	return key, true
+}
+
+// field is a key of an op.
+type field uint8
+
+const (
+	fieldNone field = iota // not of the protocol
+	fieldOp
+	fieldTopic
+	fieldID
+	fieldRef
+	fieldTo
+	fieldData
+	fieldDone
+)
+
+// known reads a key that is written as nearly all are, with its colon, by the eight bytes that are there.
+func (s *scanner) known() (f field, ok bool) {
+	if len(s.b)-s.i < 8 {
+		return fieldNone, false
+	}
+	const five, six, seven = 1<<40 - 1, 1<<48 - 1, 1<<56 - 1
+	w := binary.LittleEndian.Uint64(s.b[s.i:])
+	n := 5
+	switch w & five {
+	case '"' | 'o'<<8 | 'p'<<16 | '"'<<24 | ':'<<32:
+		f = fieldOp
+	case '"' | 'i'<<8 | 'd'<<16 | '"'<<24 | ':'<<32:
+		f = fieldID
+	case '"' | 't'<<8 | 'o'<<16 | '"'<<24 | ':'<<32:
+		f = fieldTo
+	default:
+		switch {
+		case w == '"'|'t'<<8|'o'<<16|'p'<<24|'i'<<32|'c'<<40|'"'<<48|':'<<56:
+			f, n = fieldTopic, 8
+		case w&six == '"'|'r'<<8|'e'<<16|'f'<<24|'"'<<32|':'<<40:
+			f, n = fieldRef, 6
+		case w&seven == '"'|'d'<<8|'a'<<16|'t'<<24|'a'<<32|'"'<<40|':'<<48:
+			f, n = fieldData, 7
+		case w&seven == '"'|'d'<<8|'o'<<16|'n'<<24|'e'<<32|'"'<<40|':'<<48:
+			f, n = fieldDone, 7
+		default:
+			return fieldNone, false
+		}
+	}
+	s.i += n
+	return f, true
+}
+
+func fieldOf(key []byte) field {
 	switch string(key) {
 	case "op":
-		o.kind = kindOf(value)
+		return fieldOp
 	case "topic":
-		o.topic = value
+		return fieldTopic
 	case "id":
-		o.id = value
+		return fieldID
 	case "ref":
-		o.ref = value
+		return fieldRef
 	case "to":
-		o.to = value
+		return fieldTo
 	case "data":
-		o.data = value
+		return fieldData
 	case "done":
+		return fieldDone
+	}
+	return fieldNone
+}
+
+// set takes a field. Keys that the protocol does not have, and "from", which only the server writes, are nothing.
+func (o *op) set(f field, value []byte) {
+	switch f {
+	case fieldOp:
+		o.kind = kindOf(value)
+	case fieldTopic:
+		o.topic = value
+	case fieldID:
+		o.id = value
+	case fieldRef:
+		o.ref = value
+	case fieldTo:
+		o.to = value
+	case fieldData:
+		o.data = value
+	case fieldDone:
 		o.done = value
 	}
 }
