@@ -140,14 +140,16 @@ func (m *modelLine) arrived() (ids []int) {
 }
 
 func TestLine(t *testing.T) {
-	for round := range 3000 {
+	for round := range 400 {
 		m := &modelLine{t: t, senders: [2]*Conn{{}, {}}, answers: map[int]string{}}
 		m.l.layered = round%3 == 0
 		for range rand.IntN(300) {
 			m.clock++
 			switch rand.IntN(12) {
 			case 0, 1, 2, 3, 4, 5:
-				m.add()
+				for range 1 + rand.IntN(16) {
+					m.add()
+				}
 			case 6:
 				m.l.say([]byte(`["words"]`))
 			case 7, 8, 9:
