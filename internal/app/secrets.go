@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/relay"
 )
 
 // secrets are the users, the certificates and the passwords that the router uses, which are files. They are looked at now and then; what
@@ -20,10 +21,11 @@ import (
 // says so, once for each content.
 type secrets struct {
 	// Set at construction, never changed.
-	node *forwarder.Node
-	log  *slog.Logger
+	node  *forwarder.Node
+	relay *relay.Broker
+	log   *slog.Logger
 
-	refusedUsers, refusedCertificates, refusedHops atomic.Uint64
+	refusedUsers, refusedCertificates, refusedHops, refusedKeys atomic.Uint64
 
 	mu     sync.Mutex // guards what follows
 	config Config
@@ -71,6 +73,9 @@ func (s *secrets) use(c Config, now *secured) {
 		}
 		s.tls[url].Store(t)
 	}
+	if s.relay != nil {
+		s.relay.SetKeys(now.keys)
+	}
 	if s.node != nil {
 		s.node.SetAccess(now.access)
 		s.node.SetHops(now.hops)
@@ -87,8 +92,23 @@ func (s *secrets) use(c Config, now *secured) {
 	}
 }
 
+// relayGroups are the files of the relay.
+func (s *secrets) relayGroups(c *Config) (groups []*secretGroup) {
+	if c.Relay.Keys != "" {
+		groups = append(groups, &secretGroup{what: "relay keys", paths: []string{c.Relay.Keys}, refused: &s.refusedKeys, read: func() error {
+			k, err := c.relayKeys()
+			if err == nil {
+				s.relay.SetKeys(k)
+			}
+			return err
+		}})
+	}
+	return groups
+}
+
 // groupsOf names the files of a configuration.
 func (s *secrets) groupsOf(c *Config) (groups []*secretGroup) {
+	groups = s.relayGroups(c)
 	if c.Users != "" {
 		groups = append(groups, &secretGroup{what: "users", paths: []string{c.Users}, refused: &s.refusedUsers, read: func() error {
 			u, err := c.users()
@@ -226,7 +246,7 @@ func (g glimpse) sameFile(now glimpse) bool {
 // counters are those of files that were refused.
 func (s *secrets) counters() map[string]uint64 {
 	return map[string]uint64{
-		"usersRefused": s.refusedUsers.Load(), "certificatesRefused": s.refusedCertificates.Load(), "hopsRefused": s.refusedHops.Load(),
+		"relayKeysRefused": s.refusedKeys.Load(), "usersRefused": s.refusedUsers.Load(), "certificatesRefused": s.refusedCertificates.Load(), "hopsRefused": s.refusedHops.Load(),
 	}
 }
 
@@ -241,6 +261,9 @@ func needRestart(old, now *Config) (keys []string) {
 	add("state", old.State, now.State)
 	add("listeners", withoutFiles(old.Listeners), withoutFiles(now.Listeners))
 	add("http", withoutCertificate(old.HTTP), withoutCertificate(now.HTTP))
+	before, after := old.Relay, now.Relay
+	before.Keys, after.Keys = "", "" // changes at once
+	add("relay", before, after)
 	a, b := old.Limits, now.Limits
 	for _, l := range []*Limits{&a, &b} { // those that change at once
 		l.Connections, l.ConnectionsPerHost, l.Sessions, l.Links = 0, 0, 0, 0

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/internal/users"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -45,8 +46,9 @@ type secured struct {
 	access    forwarder.Access
 	listeners map[string]*tls.Config // by the URL of the listener; those with TLS
 	hops      forwarder.Hops
-	openFiles []string  // secrets that others can read
-	began     time.Time // before the first file was read
+	keys      *relay.Keys // nil: there is no relay
+	openFiles []string    // secrets that others can read
+	began     time.Time   // before the first file was read
 }
 
 // resolve takes the names of files as relative to a directory.
@@ -58,7 +60,7 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
-	in(&c.State, &c.Users)
+	in(&c.State, &c.Users, &c.Relay.Keys, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}
@@ -97,6 +99,9 @@ func (c *Config) secure() (*secured, error) {
 	if s.hops, err = c.hops(); err != nil {
 		return nil, err
 	}
+	if s.keys, err = c.relayKeys(); err != nil {
+		return nil, c.at("relay.keys", err)
+	}
 	s.openFiles = c.openFiles()
 	return s, nil
 }
@@ -117,9 +122,17 @@ func (c *Config) users() (forwarder.Users, error) {
 	return d, nil
 }
 
+// relayKeys reads the keys of the relay; nil where no file is named.
+func (c *Config) relayKeys() (*relay.Keys, error) {
+	if c.Relay.Keys == "" {
+		return nil, nil
+	}
+	return relay.ReadKeys(c.Relay.Keys)
+}
+
 // openFiles are the files with secrets that not only their owner can read.
 func (c *Config) openFiles() (open []string) {
-	names := []string{c.Users}
+	names := []string{c.Users, c.Relay.Keys}
 	for _, l := range c.withTLS() {
 		names = append(names, l.TLS.Key)
 	}

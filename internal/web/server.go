@@ -23,6 +23,7 @@ type Options struct {
 	Ready   func() bool // whether the router takes messages; nil: it does
 	Metrics Metrics
 	AMQP    http.Handler // at /amqp; nil: there is none
+	Relay   http.Handler // at /api/{domain}/relay/connect; nil: there is none
 	TLS     *tls.Config  // nil: plain HTTP
 	Log     *slog.Logger // of clients that fail, at level debug; nil: none
 }
@@ -58,6 +59,9 @@ func handler(o Options) http.Handler {
 	mux.Handle("GET /metrics", o.Metrics.handler())
 	if o.AMQP != nil {
 		mux.Handle("/amqp", o.AMQP)
+	}
+	if o.Relay != nil {
+		mux.Handle("/api/{domain}/relay/connect", o.Relay)
 	}
 	return mux
 }
