@@ -236,3 +236,36 @@ func TestLoginsAndPorts(t *testing.T) {
 		}
 	}
 }
+
+// Words that are no UTF-8 are bytes of a row, which is listed and found again, and no words of a message; nothing that is not to be seen
+// reaches a terminal.
+func TestWordsThatAreNoText(t *testing.T) {
+	_, host := startRouter(t)
+	ctl := func(argv ...string) (int, string) {
+		var out bytes.Buffer
+		status := Run(context.Background(), append([]string{"--url", "amqp://operator:secret@" + host}, argv...), Env{
+			Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" },
+		})
+		return status, out.String()
+	}
+	for _, c := range []struct {
+		argv   string
+		status int
+		want   string
+	}{
+		{"add a\xffb null --note n\xff\x1b[31m", exitDone, "1 added"},
+		{"add \u202ec null", exitDone, "1 added"},
+		{"list", exitDone, "PATTERN  ADDRESS  PICK  ORIGIN    NOTE\na\\xffb   null     all   operator  n\\xff\\x1b[31m\n\\u202ec  null     all   operator\n"},
+		{"explain a\xffb", exitDone, "null"},
+		{"explain x --property k=\xff", exitUsage, "not UTF-8"},
+		{"send \xff", exitUsage, "not UTF-8"},
+		{"send x y --link \xff", exitUsage, "not UTF-8"},
+		{"send x y --property k=\xff", exitUsage, "not UTF-8"},
+		{"recv \xff", exitUsage, "not UTF-8"},
+		{"delete a\xffb null", exitDone, "1 removed"},
+	} {
+		if status, got := ctl(strings.Fields(c.argv)...); status != c.status || !strings.Contains(got, c.want) {
+			t.Errorf("%q: got exit %d, %q, want %d, %q", c.argv, status, got, c.status, c.want)
+		}
+	}
+}
