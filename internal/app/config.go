@@ -32,6 +32,7 @@ type Config struct {
 	ShutdownGrace Duration   `yaml:"shutdownGrace"` // for what is in flight on SIGTERM; 0 is 10 s
 
 	Users            string `yaml:"users"` // file of those who may log in; relative to the file that names it; empty is nobody
+	Relay            Relay  `yaml:"relay"`
 	Hops             []Hop  `yaml:"hops"`
 	TableCredentials bool   `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
 
@@ -54,8 +55,32 @@ type Listener struct {
 // HTTP is the HTTP listener; an empty Listen or "off" is none.
 type HTTP struct {
 	Listen  string   `yaml:"listen"`
-	Origins []string `yaml:"origins"` // web pages that may connect to /amqp and to ws listeners; see amqp.WebSocketOptions
+	TLS     TLS      `yaml:"tls"`     // where cert is given, HTTPS
+	Origins []string `yaml:"origins"` // web pages that may connect to /amqp, to the relay and to ws listeners; see websocket.Gate
 }
+
+// Relay is the relay protocol, on the HTTP listener.
+type Relay struct {
+	Keys       string   `yaml:"keys"` // file of keys; relative to the file that names it; empty is no relay
+	Busy       Duration `yaml:"busy"` // until an op that its destination does not take fails; 0 is 30 s
+	MaxData    Size     `yaml:"maxData"`
+	MaxMessage Size     `yaml:"maxMessage"`
+}
+
+// check says what is wrong, and under which key.
+func (r *Relay) check() (key string, err error) {
+	switch {
+	case r.Busy < 0:
+		return ".busy", errors.New("it cannot be negative")
+	case r.MaxMessage > maxRelayMessage:
+		return ".maxMessage", fmt.Errorf("%d is out of range: up to 256MiB", r.MaxMessage)
+	case r.MaxData > maxRelayMessage || r.MaxMessage > 0 && r.MaxData > r.MaxMessage:
+		return ".maxData", errors.New("no message can hold that much: see maxMessage")
+	}
+	return "", nil
+}
+
+const maxRelayMessage = 256 << 20
 
 // Limits bound what the router holds. Zero is the default of each.
 type Limits struct {
@@ -286,6 +311,12 @@ func (c *Config) validate() (admin.Role, error) {
 		if key, err := c.Hops[i].check(); err != nil {
 			return role, c.at(fmt.Sprintf("hops[%d]%s", i, key), err)
 		}
+	}
+	if key, err := c.Relay.check(); err != nil {
+		return role, c.at("relay"+key, err)
+	}
+	if t := c.HTTP.TLS; t != (TLS{}) && (t.Cert == "" || t.Key == "") {
+		return role, c.at("http.tls", errors.New("write tls: {cert: FILE, key: FILE}"))
 	}
 	if h := c.HTTP.Listen; h != "" && h != "off" {
 		if _, _, err := net.SplitHostPort(h); err != nil {

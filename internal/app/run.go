@@ -15,6 +15,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/internal/web"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -35,6 +36,7 @@ type App struct {
 	log    *slog.Logger
 	table  *routetable.Table
 	node   *forwarder.Node
+	relay  *relay.Broker
 	http   *web.Server
 	files  *tableFiles
 	secret *secrets
@@ -117,10 +119,15 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		DeliveryTimeout: time.Duration(c.Limits.DeliveryTimeout), MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
 		Access: secured.access, Hops: secured.hops, Version: Version, Log: log,
 	})
+	a.relay = relay.New(core, relay.Options{
+		Busy: time.Duration(c.Relay.Busy), MaxData: int(c.Relay.MaxData), MaxMessage: int(c.Relay.MaxMessage), Connections: c.Limits.Connections,
+		Origins: c.HTTP.Origins, Log: log,
+	})
+	a.secret.relay = a.relay
 	a.secret.use(c, secured)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
-	registerNode(core, a.node)
+	registerNode(core, a.node, a.relay)
 	lines, err := a.listen()
 	if err != nil {
 		a.Stop()
@@ -179,9 +186,11 @@ func (a *App) listen() (lines []string, err error) {
 	if h := a.config.HTTP.Listen; h != "" && h != "off" {
 		a.http, err = web.Listen(h, web.Options{
 			Ready: a.ready.Load,
+			TLS:   a.secret.listenerTLS(httpListener),
+			Relay: a.relay,
 			AMQP:  a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
-				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats,
+				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats, Relay: a.relay.Stats,
 			},
 		})
 		if err != nil {
@@ -192,7 +201,11 @@ func (a *App) listen() (lines []string, err error) {
 				a.log.Error("http listener ended", "error", err)
 			}
 		})
-		lines = append(lines, "ready http://"+a.http.Addr().String())
+		scheme := "http"
+		if a.config.HTTP.TLS.Cert != "" {
+			scheme = "https"
+		}
+		lines = append(lines, "ready "+scheme+"://"+a.http.Addr().String())
 	}
 	return lines, nil
 }
@@ -244,6 +257,7 @@ func (a *App) Stop() {
 	if a.cancel != nil {
 		a.cancel()
 	}
+	a.relay.Stop(ctx)
 	a.node.Stop(ctx)
 	if a.http != nil {
 		a.http.Close(ctx)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/relay"
 )
 
 // secrets are the users, the certificates and the passwords that the router uses, which are files. They are looked at now and then; what
@@ -20,14 +21,15 @@ import (
 // says so, once for each content.
 type secrets struct {
 	// Set at construction, never changed.
-	node *forwarder.Node
-	log  *slog.Logger
+	node  *forwarder.Node
+	relay *relay.Broker
+	log   *slog.Logger
 
-	refusedUsers, refusedCertificates, refusedHops atomic.Uint64
+	refusedUsers, refusedCertificates, refusedHops, refusedKeys atomic.Uint64
 
 	mu     sync.Mutex // guards what follows
 	config Config
-	tls    map[string]*atomic.Pointer[tls.Config] // what is in force, by the URL of the listener
+	tls    map[string]*atomic.Pointer[tls.Config] // what is in force, by the URL of the listener, or httpListener
 	access forwarder.Access
 	groups []*secretGroup
 }
@@ -74,6 +76,15 @@ func (s *secrets) use(c Config, now *secured) {
 		}
 		s.tls[l.URL].Store(now.listeners[i])
 	}
+	if now.http != nil {
+		if s.tls[httpListener] == nil {
+			s.tls[httpListener] = &atomic.Pointer[tls.Config]{}
+		}
+		s.tls[httpListener].Store(now.http)
+	}
+	if s.relay != nil {
+		s.relay.SetKeys(now.keys)
+	}
 	if s.node != nil {
 		s.node.SetAccess(now.access)
 		s.node.SetHops(now.hops)
@@ -90,8 +101,39 @@ func (s *secrets) use(c Config, now *secured) {
 	}
 }
 
+// httpListener stands for the HTTP listener among the URLs of listeners.
+const httpListener = "http"
+
+// webGroups are the files of the HTTP listener and of the relay.
+func (s *secrets) webGroups(c *Config) (groups []*secretGroup) {
+	if c.Relay.Keys != "" {
+		groups = append(groups, &secretGroup{what: "relay keys", paths: []string{c.Relay.Keys}, refused: &s.refusedKeys, read: func() error {
+			k, err := c.relayKeys()
+			if err == nil {
+				s.relay.SetKeys(k)
+			}
+			return err
+		}})
+	}
+	if at := s.tls[httpListener]; at != nil && c.HTTP.TLS.Cert != "" {
+		paths := []string{c.HTTP.TLS.Cert, c.HTTP.TLS.Key}
+		if c.HTTP.TLS.ClientCA != "" {
+			paths = append(paths, c.HTTP.TLS.ClientCA)
+		}
+		groups = append(groups, &secretGroup{what: "certificate of the HTTP listener", paths: paths, refused: &s.refusedCertificates, read: func() error {
+			t, err := c.httpTLS()
+			if err == nil {
+				at.Store(t)
+			}
+			return err
+		}})
+	}
+	return groups
+}
+
 // groupsOf names the files of a configuration.
 func (s *secrets) groupsOf(c *Config) (groups []*secretGroup) {
+	groups = s.webGroups(c)
 	if c.Users != "" {
 		groups = append(groups, &secretGroup{what: "users", paths: []string{c.Users}, refused: &s.refusedUsers, read: func() error {
 			u, err := c.users()
@@ -230,7 +272,7 @@ func (g glimpse) sameFile(now glimpse) bool {
 // counters are those of files that were refused.
 func (s *secrets) counters() map[string]uint64 {
 	return map[string]uint64{
-		"usersRefused": s.refusedUsers.Load(), "certificatesRefused": s.refusedCertificates.Load(), "hopsRefused": s.refusedHops.Load(),
+		"relayKeysRefused": s.refusedKeys.Load(), "usersRefused": s.refusedUsers.Load(), "certificatesRefused": s.refusedCertificates.Load(), "hopsRefused": s.refusedHops.Load(),
 	}
 }
 
@@ -244,7 +286,14 @@ func needRestart(old, now *Config) (keys []string) {
 	add("name", old.Name, now.Name)
 	add("state", old.State, now.State)
 	add("listeners", withoutFiles(old.Listeners), withoutFiles(now.Listeners))
-	add("http", old.HTTP, now.HTTP)
+	was, is := old.HTTP, now.HTTP
+	if was.TLS.Cert != "" && is.TLS.Cert != "" { // the files change at once
+		was.TLS, is.TLS = TLS{}, TLS{}
+	}
+	add("http", was, is)
+	before, after := old.Relay, now.Relay
+	before.Keys, after.Keys = "", "" // changes at once
+	add("relay", before, after)
 	a, b := old.Limits, now.Limits
 	for _, l := range []*Limits{&a, &b} { // those that change at once
 		l.Connections, l.ConnectionsPerHost, l.Sessions, l.Links = 0, 0, 0, 0

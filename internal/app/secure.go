@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/internal/users"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -45,8 +46,10 @@ type secured struct {
 	access    forwarder.Access
 	listeners []*tls.Config // of each listener, nil for plain TCP
 	hops      forwarder.Hops
-	openFiles []string  // secrets that others can read
-	began     time.Time // before the first file was read
+	http      *tls.Config // nil for plain HTTP
+	keys      *relay.Keys // nil: there is no relay
+	openFiles []string    // secrets that others can read
+	began     time.Time   // before the first file was read
 }
 
 // resolve takes the names of files as relative to a directory.
@@ -58,7 +61,7 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
-	in(&c.State, &c.Users)
+	in(&c.State, &c.Users, &c.Relay.Keys, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}
@@ -95,6 +98,12 @@ func (c *Config) secure() (*secured, error) {
 	if s.hops, err = c.hops(); err != nil {
 		return nil, err
 	}
+	if s.http, err = c.httpTLS(); err != nil {
+		return nil, err
+	}
+	if s.keys, err = c.relayKeys(); err != nil {
+		return nil, c.at("relay.keys", err)
+	}
 	s.openFiles = c.openFiles()
 	return s, nil
 }
@@ -115,9 +124,30 @@ func (c *Config) users() (forwarder.Users, error) {
 	return d, nil
 }
 
+// httpTLS reads the certificate of the HTTP listener; nil where it has none.
+func (c *Config) httpTLS() (*tls.Config, error) {
+	if c.HTTP.TLS.Cert == "" {
+		return nil, nil
+	}
+	t, key, err := c.HTTP.TLS.config()
+	if err != nil {
+		return nil, c.at("http.tls"+key, err)
+	}
+	t.NextProtos = []string{"http/1.1"} // a WebSocket is made of a connection
+	return t, nil
+}
+
+// relayKeys reads the keys of the relay; nil where no file is named.
+func (c *Config) relayKeys() (*relay.Keys, error) {
+	if c.Relay.Keys == "" {
+		return nil, nil
+	}
+	return relay.ReadKeys(c.Relay.Keys)
+}
+
 // openFiles are the files with secrets that not only their owner can read.
 func (c *Config) openFiles() (open []string) {
-	names := []string{c.Users}
+	names := []string{c.Users, c.Relay.Keys, c.HTTP.TLS.Key}
 	for _, l := range c.Listeners {
 		names = append(names, l.TLS.Key)
 	}
@@ -137,21 +167,29 @@ func (l *Listener) tlsConfig() (c *tls.Config, key string, err error) {
 	if !l.secure() {
 		return nil, "", nil
 	}
-	pair, key, err := keyPair(l.TLS.Cert, l.TLS.Key)
+	if c, key, err = l.TLS.config(); err != nil {
+		return nil, key, err
+	}
+	if len(l.SASL) == 1 && l.SASL[0] == "EXTERNAL" && c.ClientCAs != nil {
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return c, "", nil
+}
+
+// config reads the files of a listener's certificate; key is the one of the configuration that names what is wrong.
+func (t *TLS) config() (c *tls.Config, key string, err error) {
+	pair, key, err := keyPair(t.Cert, t.Key)
 	if err != nil {
 		return nil, key, err
 	}
 	c = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	if l.TLS.ClientCA == "" {
+	if t.ClientCA == "" {
 		return c, "", nil
 	}
-	if c.ClientCAs, err = readAuthorities(l.TLS.ClientCA); err != nil {
+	if c.ClientCAs, err = readAuthorities(t.ClientCA); err != nil {
 		return nil, ".clientCA", err
 	}
 	c.ClientAuth = tls.VerifyClientCertIfGiven
-	if len(l.SASL) == 1 && l.SASL[0] == "EXTERNAL" {
-		c.ClientAuth = tls.RequireAndVerifyClientCert
-	}
 	return c, "", nil
 }
 

@@ -2,7 +2,10 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"time"
@@ -19,6 +22,8 @@ type Options struct {
 	Ready   func() bool // whether the router takes messages; nil: it does
 	Metrics Metrics
 	AMQP    http.Handler // at /amqp; nil: there is none
+	Relay   http.Handler // at /api/{domain}/relay/connect; nil: there is none
+	TLS     *tls.Config  // nil: plain HTTP
 }
 
 // Listen opens the port.
@@ -27,8 +32,12 @@ func Listen(address string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.TLS != nil {
+		ln = tls.NewListener(ln, o.TLS)
+	}
 	return &Server{ln: ln, srv: &http.Server{
 		Handler: handler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: log.New(io.Discard, "", 0), // what strangers do wrong is answered, not logged
 	}}, nil
 }
 
@@ -45,6 +54,9 @@ func handler(o Options) http.Handler {
 	mux.Handle("GET /metrics", o.Metrics.handler())
 	if o.AMQP != nil {
 		mux.Handle("/amqp", o.AMQP)
+	}
+	if o.Relay != nil {
+		mux.Handle("/api/{domain}/relay/connect", o.Relay)
 	}
 	return mux
 }
