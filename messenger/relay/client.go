@@ -24,7 +24,7 @@ type Options struct {
 	Window     int           // parts of a request or a response that nobody has taken; 0 is 8
 	Timeout    time.Duration // how long a request may be without anything from the other side; 0 is 30 s, negative for ever
 	Buffer     int           // bytes of parts that came and were not read, of each request and response; 0 is 1 MiB
-	Hold       time.Duration // how long a full buffer of a response may hold up the connection, all told; 0 is 1 s, negative not at all
+	Hold       time.Duration // how long a full buffer of which nothing is read may hold up the connection; 0 is 1 s, negative not at all
 	Concurrent int           // served requests at a time; more are answered with the failure "busy"; 0 is 1000
 	MaxMessage int           // bytes; 0 is 16 MiB
 	PingEvery  time.Duration // how long a silent relay is left alone; 0 is 30 s
@@ -54,12 +54,14 @@ type Client struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has ended
+	pressed chan struct{} // holds one where somebody has begun to wait for an answer
 
 	mu       sync.Mutex      // guards what follows, and the output of conn
 	conn     *websocket.Conn // nil while there is none
 	closed   bool            // there will be none any more
 	lastID   uint64
 	lastRef  uint64
+	waiting  int                  // who waits for an answer to send on
 	refs     map[string]func(*op) // who waits for an answer; called under mu
 	topics   map[string]*served
 	requests map[string]*Response // by id
@@ -78,7 +80,7 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, address: address, done: make(chan struct{}), refs: map[string]func(*op){}, topics: map[string]*served{},
+	c := &Client{o: o, address: address, done: make(chan struct{}), pressed: make(chan struct{}, 1), refs: map[string]func(*op){}, topics: map[string]*served{},
 		requests: map[string]*Response{}, serving: map[servedKey]*Request{}}
 	conn, err := c.dial(ctx)
 	if err != nil {

@@ -70,13 +70,12 @@ func (c *Client) read(conn *websocket.Conn) error {
 	}
 }
 
-// handle handles an op; it gives a response whose buffer is full. Called under mu.
-func (c *Client) handle(p *op) (full *Response) {
+// handle handles an op; it gives a buffer that is full. Called under mu.
+func (c *Client) handle(p *op) (full *incoming) {
 	switch p.Op {
 	case "head", "body", "cancel":
 		if p.From != "" {
-			c.handleRequest(p)
-			return nil
+			return c.handleRequest(p)
 		}
 		return c.handleResponse(p)
 	case "role":
@@ -191,30 +190,34 @@ func appendField(b []byte, name, value string) []byte {
 	return append(b, String(value)...)
 }
 
-// hold waits until a response's buffer has room, for as long as that response may hold up the connection, all told.
-func (c *Client) hold(r *Response) {
-	began := time.Now()
-	t := time.NewTimer(c.o.Hold - r.held)
+// hardFactor times Options.Buffer is the most that is kept of one request or response.
+const hardFactor = 8
+
+// hold waits until a full buffer has room: the connection is not read meanwhile, so that TCP and the relay slow the sender down. It waits no longer than
+// Options.Hold without a part being read, and not at all while somebody here waits for an answer of the relay, which is behind what is not read: whose
+// buffer that is may wait for just that one.
+func (c *Client) hold(in *incoming) {
+	t := time.NewTimer(max(c.o.Hold, 0))
 	defer t.Stop()
-	for waits := c.o.Hold > r.held; waits && c.isFull(r); {
+	for late := false; ; {
+		c.mu.Lock()
+		hard := in.bytes > hardFactor*c.o.Buffer
+		if in.err == nil && (hard || late && c.waiting == 0) {
+			in.giveUp(&Error{Code: Busy, Message: fmt.Sprintf("%d bytes wait to be read", in.bytes)})
+		}
+		goOn := in.err != nil || in.bytes <= c.o.Buffer || c.waiting > 0
+		c.release()
+		if goOn {
+			return
+		}
 		select {
-		case <-r.in.room:
+		case <-in.room:
+			t.Reset(max(c.o.Hold, 0))
+		case <-c.pressed:
 		case <-c.ctx.Done():
 			return
 		case <-t.C:
-			waits = false
+			late = true
 		}
 	}
-	r.held += time.Since(began)
-	c.mu.Lock()
-	if r.in.bytes > c.o.Buffer {
-		r.giveUp(&Error{Code: Busy, Topic: r.topic, Message: fmt.Sprintf("more than %d bytes of the response wait to be read", c.o.Buffer)})
-	}
-	c.release()
-}
-
-func (c *Client) isFull(r *Response) bool {
-	c.mu.Lock()
-	defer c.release()
-	return r.in.bytes > c.o.Buffer
 }

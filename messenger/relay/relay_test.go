@@ -512,7 +512,7 @@ func TestHandlersAreCancelled(t *testing.T) {
 }
 
 func TestABodyThatTheHandlerDoesNotRead(t *testing.T) {
-	c, f := newScripted(t).connect(relay.Options{Buffer: 100})
+	c, f := newScripted(t).connect(relay.Options{Buffer: 100, Hold: -1})
 	got := make(chan error, 1)
 	read := make(chan struct{})
 	serving(t, c, f, func(_ context.Context, r *relay.Request) error {
@@ -530,6 +530,64 @@ func TestABodyThatTheHandlerDoesNotRead(t *testing.T) {
 	}
 	close(read)
 	wantCode(t, <-got, relay.Busy)
+}
+
+// What comes after a stream is lost does not count as its rest.
+func TestALostBodyHasNoRest(t *testing.T) {
+	c, f := newScripted(t).connect(relay.Options{Buffer: 100, Hold: -1})
+	got, read := make(chan string, 1), make(chan struct{})
+	serving(t, c, f, func(_ context.Context, r *relay.Request) error {
+		if _, err := r.Next(); err != nil {
+			t.Error(err)
+		}
+		r.Respond(nil)
+		<-read
+		text, err := collect(r.Body())
+		got <- text + relay.CodeOf(err)
+		return nil
+	})
+	f.say(`[{"op":"head","topic":"t","id":"x","from":"A"},{"op":"body","topic":"t","id":"x","from":"A","data":0}]`)
+	f.hear(`[{"op":"head","topic":"t","id":"x","to":"A","ref":"#"}]`)
+	for _, part := range []string{"1", strings.Repeat("1", 100), "2"} {
+		f.say(`[{"op":"body","topic":"t","id":"x","from":"A","data":%s}]`, part)
+	}
+	f.say(`[{"op":"body","topic":"t","id":"x","from":"A","done":true}]`)
+	results := asked(t, c, "1", nil)
+	f.hear(`[{"op":"head","topic":"t","id":"1","ref":"#","data":1,"done":true}]`)
+	f.say(`[{"op":"head","topic":"t","id":"1","done":true}]`)
+	<-results
+	close(read)
+	if got := <-got; got != relay.Busy {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A handler that waits for the relay to take its response does not keep the answer from coming, however full its request's body is.
+func TestAFullBodyDoesNotKeepAnswersAway(t *testing.T) {
+	c, f := newScripted(t).connect(relay.Options{Buffer: 1000, Hold: time.Minute, Window: 2})
+	serving(t, c, f, func(_ context.Context, r *relay.Request) error {
+		r.Respond(nil)
+		for p, err := range r.Body() {
+			if err != nil {
+				return err
+			}
+			if err := r.Send(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f.say(`[{"op":"head","topic":"t","id":"1","from":"A"}]`)
+	part := strings.Repeat("x", 500)
+	for range 12 {
+		f.say(`[{"op":"body","topic":"t","id":"1","from":"A","data":%q}]`, part)
+	}
+	f.say(`[{"op":"body","topic":"t","id":"1","from":"A","done":true}]`)
+	f.ok("head", f.hear(`[{"op":"head","topic":"t","id":"1","to":"A","ref":"#"}]`))
+	for range 12 {
+		f.ok("body", f.hear(`[{"op":"body","topic":"t","id":"1","to":"A","ref":"#","data":"`+part+`"}]`))
+	}
+	f.hear(`[{"op":"body","topic":"t","id":"1","to":"A","ref":"#","done":true}]`)
 }
 
 func TestReconnect(t *testing.T) {

@@ -132,8 +132,8 @@ type Request struct {
 	headed bool // owned by the handler
 }
 
-// handleRequest takes an op of a request. Called under mu.
-func (c *Client) handleRequest(p *op) {
+// handleRequest takes an op of a request; it gives a buffer that is full. Called under mu.
+func (c *Client) handleRequest(p *op) (full *incoming) {
 	key := servedKey{p.Topic, p.From, p.ID}
 	r := c.serving[key]
 	switch {
@@ -141,18 +141,20 @@ func (c *Client) handleRequest(p *op) {
 		if r != nil {
 			r.fail(&Error{Code: Cancelled, Topic: p.Topic, Message: "the client cancelled"})
 		}
-		return
+		return nil
 	case p.Op == "head" && r == nil:
 		r = c.begin(key, p)
 	case r != nil && p.Data != nil:
 		r.in.add(p.Data)
-		if r.in.bytes > c.o.Buffer {
-			r.in.end(&Error{Code: Busy, Topic: p.Topic, Message: fmt.Sprintf("more than %d bytes of the request wait to be read", c.o.Buffer)})
-		}
 	}
-	if r != nil && p.Done {
+	switch {
+	case r == nil:
+	case p.Done:
 		r.in.end(io.EOF)
+	case r.in.bytes > c.o.Buffer:
+		return &r.in
 	}
+	return nil
 }
 
 // begin starts the handler of a request, which handlers waits for.
@@ -167,7 +169,7 @@ func (c *Client) begin(key servedKey, p *op) *Request {
 		return nil
 	}
 	r := &Request{Topic: p.Topic, From: p.From, Head: p.Data, c: c, key: key}
-	r.in.init()
+	r.in.init(func(err *Error) { err.Topic = p.Topic; r.in.end(err) })
 	r.ctx, r.cancel = context.WithCancelCause(c.ctx)
 	r.out = outgoing{c: c, topic: p.Topic, id: p.ID, to: p.From, wake: make(chan struct{}, 1), over: r.fail, progress: func() {}}
 	c.serving[key] = r

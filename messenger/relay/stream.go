@@ -12,15 +12,17 @@ var errSent = errors.New("relay: the end was sent already")
 
 // incoming is the parts that came and were not read. It is guarded by the client's lock.
 type incoming struct {
-	parts []json.RawMessage
-	first int
-	bytes int // of parts
-	err   error
-	wake  chan struct{} // holds one where something is new
-	room  chan struct{} // holds one where something was read
+	parts  []json.RawMessage
+	first  int
+	bytes  int // of parts
+	err    error
+	giveUp func(*Error)  // ends it from here; called under the lock
+	wake   chan struct{} // holds one where something is new
+	room   chan struct{} // holds one where something was read
 }
 
-func (in *incoming) init() {
+func (in *incoming) init(giveUp func(*Error)) {
+	in.giveUp = giveUp
 	in.wake, in.room = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
@@ -32,6 +34,9 @@ func signal(c chan struct{}) {
 }
 
 func (in *incoming) add(data json.RawMessage) {
+	if in.err != nil { // it goes on where nobody wants it any more
+		return
+	}
 	in.parts = append(in.parts, data)
 	in.bytes += len(data)
 	signal(in.wake)
@@ -116,16 +121,12 @@ func (o *outgoing) send(ctx context.Context, kind string, data json.RawMessage, 
 	}
 	c := o.c
 	c.mu.Lock()
-	for o.err == nil && o.untaken >= c.o.Window {
-		c.release()
-		select {
-		case <-o.wake:
-		case <-ctx.Done():
-			return &Error{Code: Cancelled, Topic: o.topic, Cause: context.Cause(ctx)}
-		}
-		c.mu.Lock()
-	}
 	defer c.release()
+	for o.err == nil && o.untaken >= c.o.Window {
+		if err := o.wait(ctx); err != nil {
+			return err
+		}
+	}
 	if o.err != nil {
 		signal(o.wake)
 		return o.err
@@ -137,6 +138,23 @@ func (o *outgoing) send(ctx context.Context, kind string, data json.RawMessage, 
 		o.end(errSent)
 	}
 	return nil
+}
+
+// wait waits for an answer. Called under the lock, which it lets go of meanwhile.
+func (o *outgoing) wait(ctx context.Context) error {
+	c := o.c
+	c.waiting++
+	signal(c.pressed)
+	c.release()
+	var err error
+	select {
+	case <-o.wake:
+	case <-ctx.Done():
+		err = &Error{Code: Cancelled, Topic: o.topic, Cause: context.Cause(ctx)}
+	}
+	c.mu.Lock()
+	c.waiting--
+	return err
 }
 
 func (o *outgoing) answered(p *op) {
