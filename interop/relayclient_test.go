@@ -36,7 +36,9 @@ func relayToken(t testing.TB, key string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var keys struct{ Keys map[string]struct{ Token string } }
+	var keys struct {
+		Keys map[string]struct{ Token string }
+	}
 	if err := json.Unmarshal(text, &keys); err != nil || keys.Keys[key].Token == "" {
 		t.Fatalf("no key %s: %v", key, err)
 	}
