@@ -39,6 +39,7 @@ type Conn struct {
 	// Owned by the reader.
 	plans   map[string]*plan
 	returns map[string]returnPath
+	crowded bool // it sends to a line that is long
 
 	receivedOps  atomic.Uint64
 	pending      atomic.Int32 // ops on their way
@@ -175,12 +176,12 @@ func (c *Conn) finish(w *work) {
 		}
 	}
 	b.write(c)
-	w.own = false
 	b.run()
 }
 
 func (c *Conn) isFull() bool {
-	return c.pending.Load() >= maxPending || c.pendingBytes.Load() >= maxPendingBytes
+	bytes := c.pendingBytes.Load()
+	return c.pending.Load() >= maxPending || bytes >= maxPendingBytes || c.crowded && bytes > 0
 }
 
 // waitForRoom keeps the reader from reading while too much of what the connection sent, or of what it was answered, is on its way.
@@ -192,6 +193,7 @@ func (c *Conn) waitForRoom() {
 		}
 		c.waiting.Store(false)
 	}
+	c.crowded = false
 }
 
 func (c *Conn) hasNoRoom() bool {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/fingerpost/fingerpost/routetable"
@@ -15,7 +16,8 @@ type plan struct {
 	keys       *Keys // that ask and serve are of
 	ask, serve bool
 
-	from []byte // the address that servers get, once it was issued
+	begins [kindCancel + 1][]byte // what an op is passed on with, up to its id
+	from   []byte                 // the address that servers get, as a member, once it was issued
 
 	looked     bool
 	generation uint64 // of the table
@@ -41,6 +43,9 @@ func (c *Conn) planOf(raw []byte) *plan {
 	}
 	p := &plan{topic: string(text)}
 	p.address = addressOf(c.domain, p.topic)
+	for _, k := range [...]kind{kindHead, kindBody, kindCancel} {
+		p.begins[k] = fmt.Appendf(nil, `[{"op":"%s","topic":%s,"id":`, k, raw)
+	}
 	p.pattern, _ = routetable.QuotePattern(p.address) // a name of relay: always has one
 	if c.plans == nil || len(c.plans) >= maxPlans {
 		c.plans = map[string]*plan{}
