@@ -36,7 +36,9 @@ func relayToken(t testing.TB, key string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var keys struct{ Keys map[string]struct{ Token string } }
+	var keys struct {
+		Keys map[string]struct{ Token string }
+	}
 	if err := json.Unmarshal(text, &keys); err != nil || keys.Keys[key].Token == "" {
 		t.Fatalf("no key %s: %v", key, err)
 	}
@@ -211,7 +213,7 @@ func TestRoutectlRelay(t *testing.T) {
 	r.serveBy(t, "half", "sh", "-c", "echo some; exit 7")
 	r.serveBy(t, "date", "echo", "does not read")
 
-	binary := make([]byte, 3<<20)
+	binary := make([]byte, 8<<20)
 	rand.NewChaCha8([32]byte{1}).Read(binary)
 	text := strings.Repeat("grüße, 世界\n", 20_000)
 	file := filepath.Join(t.TempDir(), "binary")

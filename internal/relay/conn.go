@@ -176,7 +176,6 @@ func (c *Conn) finish(w *work) {
 		}
 	}
 	b.write(c)
-	w.own = false
 	b.run()
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -241,12 +240,4 @@ func (h *harness) settled() {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func repeat(n int, f func(int) string) string {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = f(i)
-	}
-	return "[" + strings.Join(list, ",") + "]"
 }

@@ -41,9 +41,6 @@ type waiting struct {
 // size of the frame.
 func (w *waiting) size() int { return int(w.end - w.begin) }
 
-// queued are the bytes that are not with the writer.
-func (l *line) queued() int { return len(l.back) + len(l.buf) + len(l.held) }
-
 // own are the bytes on their way that are no ops of others.
 func (l *line) own() int { return int(l.end-l.took) + len(l.held) - l.bytes }
 

@@ -25,7 +25,6 @@ type modelLine struct {
 
 	answers map[int]string
 	order   [2][]int // of answers with success
-	begun   map[int]bool
 }
 
 func (m *modelLine) op() op {

@@ -17,7 +17,6 @@ type work struct {
 	scan    scanner
 	ops     []op
 	reply   []byte // the reply array of the message, without its end; empty: there is none
-	own     bool   // frames of the connection's own wait to be written
 	asked   []asked
 	touched []*Conn // that ops were queued for
 	batch   *batch

@@ -46,7 +46,7 @@ func (o *Options) defaults() {
 	o.RetryMost = cmp.Or(o.RetryMost, 15*time.Second)
 }
 
-// Client is a connection to a relay that is made again when it is lost. Its methods are for any goroutine.
+// Client is a connection to a relay that is made again when it is lost, and a second one for its responses where it serves. Its methods are for any goroutine.
 type Client struct {
 	// Set at construction, never changed.
 	o       Options
@@ -54,14 +54,14 @@ type Client struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has ended
-	pressed chan struct{} // holds one where somebody has begun to wait for an answer
+	backing sync.Mutex    // held while the way back is connected
 
 	mu       sync.Mutex      // guards what follows, and the output of conn
 	conn     *websocket.Conn // nil while there is none
+	back     *websocket.Conn // what answers requests goes by it; nil: by conn
 	closed   bool            // there will be none any more
 	lastID   uint64
 	lastRef  uint64
-	waiting  int                  // who waits for an answer to send on
 	refs     map[string]func(*op) // who waits for an answer; called under mu
 	topics   map[string]*served
 	requests map[string]*Response // by id
@@ -80,7 +80,7 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, address: address, done: make(chan struct{}), pressed: make(chan struct{}, 1), refs: map[string]func(*op){}, topics: map[string]*served{},
+	c := &Client{o: o, address: address, done: make(chan struct{}), refs: map[string]func(*op){}, topics: map[string]*served{},
 		requests: map[string]*Response{}, serving: map[servedKey]*Request{}}
 	conn, err := c.dial(ctx)
 	if err != nil {

@@ -9,8 +9,9 @@
 // The relay knows no credit of a receiver, and one connection carries all. Parts that came and were not read are kept, up to Options.Buffer bytes for
 // each request and each response. Beyond that the connection is not read, which slows the sender down, and everything else on it. A reader that reads
 // nothing for Options.Hold then loses its stream: a response is cancelled, the body of a served request fails, with an Error of the code "busy".
-// While somebody here waits for the relay to take a part, the connection is read all the same, since the answer comes by it: then more is kept,
-// up to eight times Options.Buffer, and a stream beyond that is lost at once. Who must not be slowed down uses a Client of its own.
+// Who must not be slowed down uses a Client of its own.
+//
+// A Client that serves has a second connection, by which its responses go: a handler whose request's body is held up still sends.
 //
 // # Failures
 //

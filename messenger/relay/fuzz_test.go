@@ -37,7 +37,7 @@ func FuzzWhatTheRelaySays(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		frames := websocket.AppendFrame(nil, true, text, false)
-		c := &Client{o: Options{Buffer: 30, Hold: -1, NoReconnect: true, Timeout: -1}, done: make(chan struct{}), pressed: make(chan struct{}, 1), refs: map[string]func(*op){}, topics: map[string]*served{},
+		c := &Client{o: Options{Buffer: 30, Hold: -1, NoReconnect: true, Timeout: -1}, done: make(chan struct{}), refs: map[string]func(*op){}, topics: map[string]*served{},
 			requests: map[string]*Response{}, serving: map[servedKey]*Request{}}
 		c.o.defaults()
 		c.ctx, c.cancel = context.WithCancel(t.Context())

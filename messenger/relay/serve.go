@@ -44,6 +44,9 @@ func (c *Client) Serve(ctx context.Context, topic string, handler Handler) (Role
 	}
 	c.topics[topic] = s
 	c.release()
+	if err := c.goBack(ctx); err != nil {
+		return None, err
+	}
 	answer, err := c.call(ctx, "serve", topic)
 	c.mu.Lock()
 	defer c.release()
@@ -181,6 +184,7 @@ func (c *Client) begin(key servedKey, p *op) *Request {
 // refuse answers a request that no handler gets.
 func (c *Client) refuse(key servedKey, err error) {
 	c.send(&op{Op: "head", Topic: key.topic, ID: key.id, Data: failed(err), Done: true}, key.from, nil)
+	c.way(key.from).Flush()
 }
 
 // serve is the goroutine of a request.

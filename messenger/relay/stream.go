@@ -123,8 +123,13 @@ func (o *outgoing) send(ctx context.Context, kind string, data json.RawMessage, 
 	c.mu.Lock()
 	defer c.release()
 	for o.err == nil && o.untaken >= c.o.Window {
-		if err := o.wait(ctx); err != nil {
-			return err
+		c.release()
+		select {
+		case <-o.wake:
+			c.mu.Lock()
+		case <-ctx.Done():
+			c.mu.Lock()
+			return &Error{Code: Cancelled, Topic: o.topic, Cause: context.Cause(ctx)}
 		}
 	}
 	if o.err != nil {
@@ -133,28 +138,11 @@ func (o *outgoing) send(ctx context.Context, kind string, data json.RawMessage, 
 	}
 	o.untaken++
 	c.send(&op{Op: kind, Topic: o.topic, ID: o.id, Data: data, Done: done}, o.to, o.answered)
-	c.conn.Flush()
+	c.way(o.to).Flush()
 	if done {
 		o.end(errSent)
 	}
 	return nil
-}
-
-// wait waits for an answer. Called under the lock, which it lets go of meanwhile.
-func (o *outgoing) wait(ctx context.Context) error {
-	c := o.c
-	c.waiting++
-	signal(c.pressed)
-	c.release()
-	var err error
-	select {
-	case <-o.wake:
-	case <-ctx.Done():
-		err = &Error{Code: Cancelled, Topic: o.topic, Cause: context.Cause(ctx)}
-	}
-	c.mu.Lock()
-	c.waiting--
-	return err
 }
 
 func (o *outgoing) answered(p *op) {
