@@ -214,6 +214,23 @@ func (b *Broker) admit(domain, token string) (key *Key, status int, text string)
 
 // start makes a connection and has it read, by a goroutine that Stop waits for.
 func (b *Broker) start(nc net.Conn, already []byte, key *Key, secure bool) {
+	c := b.newConn(nc, already, key, secure)
+	if c == nil {
+		return
+	}
+	b.stats.connects.Add(1)
+	b.log.Info("relay connection", "connection", c.name(), "key", c.key, "domain", c.domain, "remote", c.remote)
+	go func() {
+		defer b.reading.Done()
+		c.run()
+	}()
+	if b.keys.Load().of(c) == nil { // the keys have changed since
+		c.close(websocket.BadPolicy, "the key is no longer good")
+	}
+}
+
+// newConn makes a connection that others find, and that Stop waits for; nil where the broker is stopping.
+func (b *Broker) newConn(nc net.Conn, already []byte, key *Key, secure bool) *Conn {
 	c := &Conn{
 		b: b, serial: b.serial.Add(1), domain: key.Domain, key: key.Name, hash: key.hash, remote: nc.RemoteAddr().String(), secure: secure,
 		since: time.Now(), room: make(chan struct{}, 1), toldGeneration: 1,
@@ -229,20 +246,12 @@ func (b *Broker) start(nc net.Conn, already []byte, key *Key, secure bool) {
 	if b.stopping {
 		b.mu.Unlock()
 		c.ws.End(websocket.GoingAway, "")
-		return
+		return nil
 	}
 	b.conns[c.serial] = c
 	b.reading.Add(1)
 	b.mu.Unlock()
-	b.stats.connects.Add(1)
-	b.log.Info("relay connection", "connection", name, "key", c.key, "domain", c.domain, "remote", c.remote)
-	go func() {
-		defer b.reading.Done()
-		c.run()
-	}()
-	if b.keys.Load().of(c) == nil { // the keys have changed since
-		c.close(websocket.BadPolicy, "the key is no longer good")
-	}
+	return c
 }
 
 func (b *Broker) remove(c *Conn) {

@@ -32,10 +32,11 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Add([]byte(`[{"op":"serve","topic":"u"},{"op":"head","topic":"u","id":"1","data":{"a":[1]},"ref":{"b":2}},{"op":"unserve","topic":"u","ref":7},{"op":"cancel","topic":"t","id":"\ud800","ref":null}]`))
 	h := newHarness(f, Options{})
-	p := h.dial("full")
-	c := h.b.all()[0]
-	p.send(serveOf("t"))
-	p.expect(servedAs("t", "active"))
+	c := h.bare("full")
+	w := newWork(h.b)
+	c.take(w, websocket.Message{Text: true, Data: []byte(serveOf("t"))})
+	c.finish(w)
+	w.free()
 	f.Fuzz(func(t *testing.T, text []byte) {
 		w := newWork(h.b)
 		c.take(w, websocket.Message{Text: json.Valid(text) || len(text)%2 == 0, Data: text})

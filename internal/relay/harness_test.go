@@ -110,6 +110,33 @@ func (h *harness) dial(token string) *testPeer {
 	return p
 }
 
+// bare makes a connection that nobody reads, for tests that play its reader. What is written to it is thrown away.
+func (h *harness) bare(token string) *Conn {
+	h.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer ln.Close()
+	far, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		h.Fatal(err)
+	}
+	near, err := ln.Accept()
+	if err != nil {
+		h.Fatal(err)
+	}
+	c := h.b.newConn(near, nil, h.b.keys.Load().find(token), false)
+	drained := make(chan struct{})
+	go func() { io.Copy(io.Discard, far); far.Close(); close(drained) }()
+	h.Cleanup(func() {
+		c.end(io.EOF)
+		h.b.reading.Done()
+		<-drained
+	})
+	return c
+}
+
 // testPeer is the other end of a connection.
 type testPeer struct {
 	h  *harness

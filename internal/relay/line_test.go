@@ -140,7 +140,7 @@ func (m *modelLine) arrived() (ids []int) {
 }
 
 func TestLine(t *testing.T) {
-	for round := range 400 {
+	for round := range 150 {
 		m := &modelLine{t: t, senders: [2]*Conn{{}, {}}, answers: map[int]string{}}
 		m.plan.begins[kindBody], m.plan.begins[kindCancel] = []byte(`[{"op":"body","topic":"t","id":`), []byte(`[{"op":"cancel","topic":"t","id":`)
 		m.l.layered = round%3 == 0
