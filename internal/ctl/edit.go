@@ -177,6 +177,14 @@ func text(s string) any {
 	return s
 }
 
+// carried refuses an address that no AMQP message or link can have.
+func carried(verb, address string) error {
+	if !utf8.ValidString(address) {
+		return usage("%s: the address %q is not UTF-8: AMQP has no such address", verb, address)
+	}
+	return nil
+}
+
 func rowArguments(argv []string, columns map[string]any) map[string]any {
 	m := map[string]any{"pattern": text(argv[0]), "address": text(argv[1])}
 	for k, v := range columns {

@@ -57,6 +57,9 @@ a link with that target, and prints one line for each: accepted, rejected with t
 BODY is one data section; "-" reads it from standard input. Exit status 1 says that a message was not accepted.`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, argv []string) error {
+			if err := carried("send", argv[0]); err != nil {
+				return err
+			}
 			o.address = argv[0]
 			var err error
 			if len(argv) == 2 {
