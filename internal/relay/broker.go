@@ -65,6 +65,7 @@ type Broker struct {
 	mint   *mint
 	prefix string // of the names of connections: a name of another process is none here
 	roles  *roles
+	bridge *bridge // nil: there is none
 	cancel context.CancelFunc
 
 	keys   atomic.Pointer[Keys] // nil: there are none
@@ -109,6 +110,9 @@ func (b *Broker) clock(ctx context.Context) {
 		case now := <-t.C:
 			b.now.Store(now.UnixNano())
 			b.expire(now.Add(-b.o.Busy).UnixNano())
+			if b.bridge != nil {
+				b.bridge.forget(now.Add(-maxReplyWait))
+			}
 		}
 	}
 }
@@ -264,7 +268,10 @@ func (b *Broker) remove(c *Conn) {
 func (b *Broker) numbered(serial uint64) *Conn {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.conns[serial]
+	if c := b.conns[serial]; c != nil || b.bridge == nil {
+		return c
+	}
+	return b.bridge.numbered(serial)
 }
 
 // named gives a connection by the name that rows have for it.
