@@ -213,7 +213,7 @@ func TestRoutectlRelay(t *testing.T) {
 	r.serveBy(t, "half", "sh", "-c", "echo some; exit 7")
 	r.serveBy(t, "date", "echo", "does not read")
 
-	binary := make([]byte, 3<<20)
+	binary := make([]byte, 8<<20)
 	rand.NewChaCha8([32]byte{1}).Read(binary)
 	text := strings.Repeat("grüße, 世界\n", 20_000)
 	file := filepath.Join(t.TempDir(), "binary")

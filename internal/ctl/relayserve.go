@@ -66,7 +66,7 @@ killed when the client gives up. Serve says its role, now and when it changes, o
 
 func (s *relayServer) run(ctx context.Context, o relay.Options) error {
 	o.Concurrent = s.commands
-	o.Buffer = 16 << 20 // for a command that reads in bursts
+	o.Buffer, o.Hold = 4<<20, 10*time.Second // for a command that reads in bursts; the relay is patient for 30 s
 	c, err := relayConnect(ctx, o)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type Options struct {
 	Window     int           // parts of a request or a response that nobody has taken; 0 is 8
 	Timeout    time.Duration // how long a request may be without anything from the other side; 0 is 30 s, negative for ever
 	Buffer     int           // bytes of parts that came and were not read, of each request and response; 0 is 1 MiB
-	Hold       time.Duration // how long a full buffer of a response may hold up the connection, all told; 0 is 1 s, negative not at all
+	Hold       time.Duration // how long a full buffer of which nothing is read may hold up the connection; 0 is 1 s, negative not at all
 	Concurrent int           // served requests at a time; more are answered with the failure "busy"; 0 is 1000
 	MaxMessage int           // bytes; 0 is 16 MiB
 	PingEvery  time.Duration // how long a silent relay is left alone; 0 is 30 s
@@ -46,7 +46,7 @@ func (o *Options) defaults() {
 	o.RetryMost = cmp.Or(o.RetryMost, 15*time.Second)
 }
 
-// Client is a connection to a relay that is made again when it is lost. Its methods are for any goroutine.
+// Client is a connection to a relay that is made again when it is lost, and a second one for its responses where it serves. Its methods are for any goroutine.
 type Client struct {
 	// Set at construction, never changed.
 	o       Options
@@ -54,9 +54,11 @@ type Client struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has ended
+	backing sync.Mutex    // held while the way back is connected
 
 	mu       sync.Mutex      // guards what follows, and the output of conn
 	conn     *websocket.Conn // nil while there is none
+	back     *websocket.Conn // what answers requests goes by it; nil: by conn
 	closed   bool            // there will be none any more
 	lastID   uint64
 	lastRef  uint64

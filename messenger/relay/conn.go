@@ -70,13 +70,12 @@ func (c *Client) read(conn *websocket.Conn) error {
 	}
 }
 
-// handle handles an op; it gives a response whose buffer is full. Called under mu.
-func (c *Client) handle(p *op) (full *Response) {
+// handle handles an op; it gives a buffer that is full. Called under mu.
+func (c *Client) handle(p *op) (full *incoming) {
 	switch p.Op {
 	case "head", "body", "cancel":
 		if p.From != "" {
-			c.handleRequest(p)
-			return nil
+			return c.handleRequest(p)
 		}
 		return c.handleResponse(p)
 	case "role":
@@ -99,12 +98,25 @@ func (c *Client) lost(err error) bool {
 	c.mu.Lock()
 	defer c.release()
 	c.conn = nil
+	if back := c.back; back != nil {
+		c.back = nil
+		c.events = append(c.events, func() { back.Abort(err) })
+	}
 	meant := c.closed
 	c.closed = c.closed || c.o.NoReconnect
 	gone := &Error{Code: Closed, Cause: err}
 	if ce := new(websocket.CloseError); errors.As(err, &ce) && ce.Remote && ce.Code == websocket.Normal {
 		gone.Cause = nil
 	}
+	c.failAll(gone)
+	if !meant {
+		c.tellError(gone)
+	}
+	return !c.closed
+}
+
+// failAll fails everything unfinished. Called under mu.
+func (c *Client) failAll(gone *Error) {
 	for _, r := range c.requests {
 		r.fail(gone)
 	}
@@ -116,10 +128,6 @@ func (c *Client) lost(err error) bool {
 	for _, answered := range refs {
 		answered(&op{Op: ":error", Code: Closed, Message: "the connection was lost"})
 	}
-	if !meant {
-		c.tellError(gone)
-	}
-	return !c.closed
 }
 
 // reconnect connects again, and serves the topics again. Nil: the client is closed.
@@ -133,33 +141,55 @@ func (c *Client) reconnect() *websocket.Conn {
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
-		conn, err := c.dial(ctx)
+		conn, err := c.again(ctx)
 		cancel()
+		if err == nil {
+			return conn
+		}
 		c.mu.Lock()
-		switch {
-		case c.closed:
-			c.release()
-			if conn != nil {
-				conn.End(websocket.Normal, "")
-			}
-			return nil
-		case err != nil:
-			c.tellError(fmt.Errorf("connect again: %w", err))
-			c.release()
-			continue
-		}
-		c.conn = conn
-		for _, s := range c.topics {
-			c.serveAgain(s)
-		}
-		conn.Flush()
+		c.tellError(fmt.Errorf("connect again: %w", err))
 		c.release()
-		return conn
 	}
 }
 
-// send appends an op as a message of its own; answered (which may be nil) is called with its answer. It is written by the next flush. Called
-// under mu with a connection.
+// again tries once to connect again. Nil and no error: the client is closed.
+func (c *Client) again(ctx context.Context) (*websocket.Conn, error) {
+	conn, err := c.dial(ctx)
+	c.mu.Lock()
+	if c.closed {
+		c.release()
+		if conn != nil {
+			conn.End(websocket.Normal, "")
+		}
+		return nil, nil
+	}
+	if err != nil {
+		c.release()
+		return nil, err
+	}
+	c.conn = conn
+	serves := len(c.topics) > 0
+	c.release()
+	if serves {
+		err = c.goBack(ctx)
+	}
+	c.mu.Lock()
+	defer c.release()
+	if err != nil {
+		c.conn = nil
+		c.failAll(&Error{Code: Closed, Cause: err})
+		c.events = append(c.events, func() { conn.End(websocket.Normal, "") })
+		return nil, err
+	}
+	for _, s := range c.topics {
+		c.serveAgain(s)
+	}
+	conn.Flush()
+	return conn, nil
+}
+
+// send appends an op as a message of its own; answered (which may be nil) is called with its answer. It is written by the next flush of its
+// way. Called under mu with a connection.
 func (c *Client) send(p *op, to string, answered func(*op)) {
 	c.lastRef++
 	ref := strconv.FormatUint(c.lastRef, 10)
@@ -167,7 +197,7 @@ func (c *Client) send(p *op, to string, answered func(*op)) {
 		answered = func(*op) {}
 	}
 	c.refs[ref] = answered
-	c.conn.AppendWith(true, func(b []byte) []byte {
+	c.way(to).AppendWith(true, func(b []byte) []byte {
 		b = append(append(append(b, `[{"op":"`...), p.Op...), '"')
 		b = appendField(b, "topic", p.Topic)
 		b = appendField(b, "id", p.ID)
@@ -191,30 +221,77 @@ func appendField(b []byte, name, value string) []byte {
 	return append(b, String(value)...)
 }
 
-// hold waits until a response's buffer has room, for as long as that response may hold up the connection, all told.
-func (c *Client) hold(r *Response) {
-	began := time.Now()
-	t := time.NewTimer(c.o.Hold - r.held)
+// hold waits until a full buffer has room: the connection is not read meanwhile, so that TCP and the relay slow the sender down. It waits no longer than
+// Options.Hold without a part being read.
+func (c *Client) hold(in *incoming) {
+	t := time.NewTimer(max(c.o.Hold, 0))
 	defer t.Stop()
-	for waits := c.o.Hold > r.held; waits && c.isFull(r); {
+	for late := c.o.Hold < 0; ; {
+		c.mu.Lock()
+		if in.err == nil && in.bytes > c.o.Buffer && late {
+			in.giveUp(&Error{Code: Busy, Message: fmt.Sprintf("%d bytes wait, and nobody reads", in.bytes)})
+		}
+		full := in.err == nil && in.bytes > c.o.Buffer
+		c.release()
+		if !full {
+			return
+		}
 		select {
-		case <-r.in.room:
+		case <-in.room:
+			t.Reset(max(c.o.Hold, 0))
 		case <-c.ctx.Done():
 			return
 		case <-t.C:
-			waits = false
+			late = true
 		}
 	}
-	r.held += time.Since(began)
-	c.mu.Lock()
-	if r.in.bytes > c.o.Buffer {
-		r.giveUp(&Error{Code: Busy, Topic: r.topic, Message: fmt.Sprintf("more than %d bytes of the response wait to be read", c.o.Buffer)})
-	}
-	c.release()
 }
 
-func (c *Client) isFull(r *Response) bool {
+// goBack connects the way back, where there is none: what answers requests goes by a connection of its own. The relay's answers to that come by it too, so
+// that a handler which waits for one gets it, however full the buffers of bodies are.
+func (c *Client) goBack(ctx context.Context) error {
+	c.backing.Lock()
+	defer c.backing.Unlock()
 	c.mu.Lock()
-	defer c.release()
-	return r.in.bytes > c.o.Buffer
+	main, has := c.conn, c.back != nil
+	c.release()
+	if main == nil || has {
+		return nil
+	}
+	back, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if c.conn != main || c.closed { // lost meanwhile
+		c.release()
+		back.End(websocket.Normal, "")
+		return nil
+	}
+	c.back = back
+	c.handlers.Add(1)
+	c.release()
+	go c.readBack(main, back)
+	return nil
+}
+
+// readBack is the goroutine of the way back. The connections of a client end together.
+func (c *Client) readBack(main, back *websocket.Conn) {
+	defer c.handlers.Done()
+	err := c.read(back)
+	back.End(websocket.Normal, "")
+	c.mu.Lock()
+	if c.back == back {
+		c.back = nil
+	}
+	c.release()
+	main.Abort(err)
+}
+
+// way is the connection for an op that goes to a client's address, or to none. Called under mu.
+func (c *Client) way(to string) *websocket.Conn {
+	if to != "" && c.back != nil {
+		return c.back
+	}
+	return c.conn
 }

@@ -6,10 +6,12 @@
 //
 // # Slow readers
 //
-// The relay knows no credit of a receiver, and one connection carries all. Parts that came and were not read are kept up to Options.Buffer bytes for
-// each request and each response. A response beyond that holds up the connection, for Options.Hold in all; then it is cancelled, and its reader gets
-// an Error with the code "busy". The body of a served request never holds anything up: it fails at once, since its handler may wait for
-// the same connection to take the response.
+// The relay knows no credit of a receiver, and one connection carries all. Parts that came and were not read are kept, up to Options.Buffer bytes for
+// each request and each response. Beyond that the connection is not read, which slows the sender down, and everything else on it. A reader that reads
+// nothing for Options.Hold then loses its stream: a response is cancelled, the body of a served request fails, with an Error of the code "busy".
+// Who must not be slowed down uses a Client of its own.
+//
+// A Client that serves has a second connection, by which its responses go: a handler whose request's body is held up still sends.
 //
 // # Failures
 //

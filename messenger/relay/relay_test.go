@@ -399,8 +399,9 @@ func TestAResponseThatIsReadSlowly(t *testing.T) {
 	}
 }
 
-// serving serves t and answers the relay's part of that.
-func serving(t *testing.T, c *relay.Client, f *far, h relay.Handler) {
+// serving serves t and answers the relay's part of that. It gives the connection of the responses.
+func (s *scripted) serving(c *relay.Client, f *far, h relay.Handler) (back *far) {
+	t := s.t
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
@@ -414,11 +415,13 @@ func serving(t *testing.T, c *relay.Client, f *far, h relay.Handler) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+	return s.next()
 }
 
 func TestServe(t *testing.T) {
-	c, f := newScripted(t).connect(relay.Options{})
-	serving(t, c, f, func(_ context.Context, r *relay.Request) error {
+	s := newScripted(t)
+	c, f := s.connect(relay.Options{})
+	b := s.serving(c, f, func(_ context.Context, r *relay.Request) error {
 		if r.From != "A.b" || r.Topic != "t" {
 			t.Errorf("from %s, topic %s", r.From, r.Topic)
 		}
@@ -436,11 +439,11 @@ func TestServe(t *testing.T) {
 		return nil
 	})
 	f.say(`[{"op":"head","topic":"t","id":"x","from":"A.b","data":{"a": 1}},{"op":"body","topic":"t","id":"x","from":"A.b","data":"p"}]`)
-	f.hear(`[{"op":"head","topic":"t","id":"x","to":"A.b","ref":"#","data":{"a": 1}}]`)
-	f.hear(`[{"op":"body","topic":"t","id":"x","to":"A.b","ref":"#","data":"p"}]`)
+	b.hear(`[{"op":"head","topic":"t","id":"x","to":"A.b","ref":"#","data":{"a": 1}}]`)
+	b.hear(`[{"op":"body","topic":"t","id":"x","to":"A.b","ref":"#","data":"p"}]`)
 	f.say(`[{"op":"body","topic":"t","id":"x","from":"A.b","data":"q","done":true}]`)
-	f.hear(`[{"op":"body","topic":"t","id":"x","to":"A.b","ref":"#","data":"q"}]`)
-	f.hear(`[{"op":"body","topic":"t","id":"x","to":"A.b","ref":"#","done":true}]`)
+	b.hear(`[{"op":"body","topic":"t","id":"x","to":"A.b","ref":"#","data":"q"}]`)
+	b.hear(`[{"op":"body","topic":"t","id":"x","to":"A.b","ref":"#","done":true}]`)
 
 	done := make(chan error, 1)
 	go func() { done <- c.Unserve(t.Context(), "t") }()
@@ -449,15 +452,16 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 	f.say(`[{"op":"head","topic":"t","id":"y","from":"A.b","done":true}]`)
-	f.hear(`[{"op":"head","topic":"t","id":"y","to":"A.b","ref":"#","data":{"error":{"code":"unavailable","message":"the topic is not served here any more"}},"done":true}]`)
+	b.hear(`[{"op":"head","topic":"t","id":"y","to":"A.b","ref":"#","data":{"error":{"code":"unavailable","message":"the topic is not served here any more"}},"done":true}]`)
 }
 
 func TestHandlersThatFail(t *testing.T) {
 	errs := make(chan error, 10)
-	c, f := newScripted(t).connect(relay.Options{Concurrent: 1})
+	s := newScripted(t)
+	c, f := s.connect(relay.Options{Concurrent: 1})
 	c.OnError(func(err error) { errs <- err })
 	what := make(chan struct{})
-	serving(t, c, f, func(ctx context.Context, r *relay.Request) error {
+	b := s.serving(c, f, func(ctx context.Context, r *relay.Request) error {
 		switch string(r.Head) {
 		case "1":
 			return &relay.Error{Code: "no_such_file", Message: `there is no "x"`}
@@ -473,16 +477,16 @@ func TestHandlersThatFail(t *testing.T) {
 		return r.Send(raw("too late"))
 	})
 	f.say(`[{"op":"head","topic":"t","id":"x","from":"A","data":1,"done":true}]`)
-	f.hear(`[{"op":"head","topic":"t","id":"x","to":"A","ref":"#","data":{"error":{"code":"no_such_file","message":"there is no \"x\""}},"done":true}]`)
+	b.hear(`[{"op":"head","topic":"t","id":"x","to":"A","ref":"#","data":{"error":{"code":"no_such_file","message":"there is no \"x\""}},"done":true}]`)
 	f.say(`[{"op":"head","topic":"t","id":"y","from":"A","data":2,"done":true}]`)
-	f.hear(`[{"op":"head","topic":"t","id":"y","to":"A","ref":"#","data":{"error":{"code":"internal","message":"the server failed"}},"done":true}]`)
+	b.hear(`[{"op":"head","topic":"t","id":"y","to":"A","ref":"#","data":{"error":{"code":"internal","message":"the server failed"}},"done":true}]`)
 	if err := <-errs; !strings.Contains(err.Error(), "a secret of ours") {
 		t.Error(err)
 	}
 	f.say(`[{"op":"head","topic":"t","id":"z","from":"A","data":3,"done":true}]`)
-	f.hear(`[{"op":"head","topic":"t","id":"z","to":"A","ref":"#"}]`)
-	f.hear(`[{"op":"body","topic":"t","id":"z","to":"A","ref":"#","data":1}]`)
-	f.hear(`[{"op":"body","topic":"t","id":"z","to":"A","ref":"#","data":{"error":{"code":"broke","message":"half way"}},"done":true}]`)
+	b.hear(`[{"op":"head","topic":"t","id":"z","to":"A","ref":"#"}]`)
+	b.hear(`[{"op":"body","topic":"t","id":"z","to":"A","ref":"#","data":1}]`)
+	b.hear(`[{"op":"body","topic":"t","id":"z","to":"A","ref":"#","data":{"error":{"code":"broke","message":"half way"}},"done":true}]`)
 }
 
 func TestHandlersAreCancelled(t *testing.T) {
@@ -491,18 +495,19 @@ func TestHandlersAreCancelled(t *testing.T) {
 		{"since the client is gone", `[{"op":"head:error","topic":"t","id":"x","ref":"2","code":"client_gone"}]`, relay.ClientGone},
 		{"with the connection", `{}`, relay.Closed},
 	} {
-		client, f := newScripted(t).connect(relay.Options{NoReconnect: true, Concurrent: 1})
+		s := newScripted(t)
+		client, f := s.connect(relay.Options{NoReconnect: true, Concurrent: 1})
 		got := make(chan error, 1)
-		serving(t, client, f, func(ctx context.Context, r *relay.Request) error {
+		b := s.serving(client, f, func(ctx context.Context, r *relay.Request) error {
 			r.Respond(nil)
 			<-ctx.Done()
 			got <- context.Cause(ctx)
 			return r.Send(raw("too late"))
 		})
 		f.say(`[{"op":"head","topic":"t","id":"x","from":"A"},{"op":"body","topic":"t","id":"x","from":"A","data":7}]`)
-		f.hear(`[{"op":"head","topic":"t","id":"x","to":"A","ref":"2"}]`)
+		b.hear(`[{"op":"head","topic":"t","id":"x","to":"A","ref":"2"}]`)
 		f.say(`[{"op":"head","topic":"t","id":"more","from":"B","done":true}]`)
-		f.hear(`[{"op":"head","topic":"t","id":"more","to":"B","ref":"#","data":{"error":{"code":"busy","message":"the server has too many requests"}},"done":true}]`)
+		b.hear(`[{"op":"head","topic":"t","id":"more","to":"B","ref":"#","data":{"error":{"code":"busy","message":"the server has too many requests"}},"done":true}]`)
 		f.say("%s", c.say)
 		if err := <-got; relay.CodeOf(err) != c.code {
 			t.Errorf("%s: %v", c.name, err)
@@ -512,10 +517,11 @@ func TestHandlersAreCancelled(t *testing.T) {
 }
 
 func TestABodyThatTheHandlerDoesNotRead(t *testing.T) {
-	c, f := newScripted(t).connect(relay.Options{Buffer: 100})
+	s := newScripted(t)
+	c, f := s.connect(relay.Options{Buffer: 100, Hold: -1})
 	got := make(chan error, 1)
 	read := make(chan struct{})
-	serving(t, c, f, func(_ context.Context, r *relay.Request) error {
+	s.serving(c, f, func(_ context.Context, r *relay.Request) error {
 		<-read
 		_, err := r.Next()
 		got <- err
@@ -532,13 +538,73 @@ func TestABodyThatTheHandlerDoesNotRead(t *testing.T) {
 	wantCode(t, <-got, relay.Busy)
 }
 
+// What comes after a stream is lost does not count as its rest.
+func TestALostBodyHasNoRest(t *testing.T) {
+	s := newScripted(t)
+	c, f := s.connect(relay.Options{Buffer: 100, Hold: -1})
+	got, read := make(chan string, 1), make(chan struct{})
+	b := s.serving(c, f, func(_ context.Context, r *relay.Request) error {
+		if _, err := r.Next(); err != nil {
+			t.Error(err)
+		}
+		r.Respond(nil)
+		<-read
+		text, err := collect(r.Body())
+		got <- text + relay.CodeOf(err)
+		return nil
+	})
+	f.say(`[{"op":"head","topic":"t","id":"x","from":"A"},{"op":"body","topic":"t","id":"x","from":"A","data":0}]`)
+	b.hear(`[{"op":"head","topic":"t","id":"x","to":"A","ref":"#"}]`)
+	for _, part := range []string{"1", strings.Repeat("1", 100), "2"} {
+		f.say(`[{"op":"body","topic":"t","id":"x","from":"A","data":%s}]`, part)
+	}
+	f.say(`[{"op":"body","topic":"t","id":"x","from":"A","done":true}]`)
+	results := asked(t, c, "1", nil)
+	f.hear(`[{"op":"head","topic":"t","id":"1","ref":"#","data":1,"done":true}]`)
+	f.say(`[{"op":"head","topic":"t","id":"1","done":true}]`)
+	<-results
+	close(read)
+	if got := <-got; got != relay.Busy {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A handler that waits for the relay to take its response does not keep the answer from coming, however full its request's body is.
+func TestAFullBodyDoesNotKeepAnswersAway(t *testing.T) {
+	s := newScripted(t)
+	c, f := s.connect(relay.Options{Buffer: 1000, Hold: time.Minute, Window: 2})
+	b := s.serving(c, f, func(_ context.Context, r *relay.Request) error {
+		r.Respond(nil)
+		for p, err := range r.Body() {
+			if err != nil {
+				return err
+			}
+			if err := r.Send(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f.say(`[{"op":"head","topic":"t","id":"1","from":"A"}]`)
+	part := strings.Repeat("x", 500)
+	for range 12 {
+		f.say(`[{"op":"body","topic":"t","id":"1","from":"A","data":%q}]`, part)
+	}
+	f.say(`[{"op":"body","topic":"t","id":"1","from":"A","done":true}]`)
+	b.ok("head", b.hear(`[{"op":"head","topic":"t","id":"1","to":"A","ref":"#"}]`))
+	for range 12 {
+		b.ok("body", b.hear(`[{"op":"body","topic":"t","id":"1","to":"A","ref":"#","data":"`+part+`"}]`))
+	}
+	b.hear(`[{"op":"body","topic":"t","id":"1","to":"A","ref":"#","done":true}]`)
+}
+
 func TestReconnect(t *testing.T) {
 	s := newScripted(t)
 	c, f := s.connect(relay.Options{})
 	roles, errs := make(chan string, 10), make(chan error, 10)
 	c.OnRole(func(topic string, role relay.Role) { roles <- topic + " " + string(role) })
 	c.OnError(func(err error) { errs <- err })
-	serving(t, c, f, func(context.Context, *relay.Request) error { return nil })
+	s.serving(c, f, func(context.Context, *relay.Request) error { return nil })
 	f.say(`[{"op":"role","topic":"t","role":"standby"}]`)
 	if got := <-roles; got != "t standby" {
 		t.Error(got)

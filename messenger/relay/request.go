@@ -22,9 +22,8 @@ type Response struct {
 	// Guarded by the client's lock.
 	in     incoming
 	out    outgoing
-	held   time.Duration // how long it has held up the connection
-	over   bool          // it is not among the client's requests any more
-	hasHad bool          // headed is closed
+	over   bool // it is not among the client's requests any more
+	hasHad bool // headed is closed
 }
 
 // Request sends a request and waits for the head of its response. body may be nil; it is read by a goroutine, which goes on while the response
@@ -60,7 +59,7 @@ func (c *Client) Request(ctx context.Context, topic string, head json.RawMessage
 
 func (c *Client) newResponse(ctx context.Context, topic string) (*Response, error) {
 	r := &Response{c: c, topic: topic, headed: make(chan struct{})}
-	r.in.init()
+	r.in.init(func(err *Error) { err.Topic = topic; r.giveUp(err) })
 	c.mu.Lock()
 	defer c.release()
 	if c.conn == nil {
@@ -99,8 +98,8 @@ func (r *Response) sendBody(ctx context.Context, body Body) {
 	}
 }
 
-// handleResponse takes an op of a response; it gives one whose buffer is full. Called under mu.
-func (c *Client) handleResponse(p *op) (full *Response) {
+// handleResponse takes an op of a response; it gives a buffer that is full. Called under mu.
+func (c *Client) handleResponse(p *op) (full *incoming) {
 	r := c.requests[p.ID]
 	if r == nil || r.topic != p.Topic || p.Op == "cancel" {
 		return nil
@@ -117,7 +116,7 @@ func (c *Client) handleResponse(p *op) (full *Response) {
 		return nil
 	}
 	if r.in.bytes > c.o.Buffer {
-		return r
+		return &r.in
 	}
 	return nil
 }

@@ -44,6 +44,9 @@ func (c *Client) Serve(ctx context.Context, topic string, handler Handler) (Role
 	}
 	c.topics[topic] = s
 	c.release()
+	if err := c.goBack(ctx); err != nil {
+		return None, err
+	}
 	answer, err := c.call(ctx, "serve", topic)
 	c.mu.Lock()
 	defer c.release()
@@ -132,8 +135,8 @@ type Request struct {
 	headed bool // owned by the handler
 }
 
-// handleRequest takes an op of a request. Called under mu.
-func (c *Client) handleRequest(p *op) {
+// handleRequest takes an op of a request; it gives a buffer that is full. Called under mu.
+func (c *Client) handleRequest(p *op) (full *incoming) {
 	key := servedKey{p.Topic, p.From, p.ID}
 	r := c.serving[key]
 	switch {
@@ -141,18 +144,20 @@ func (c *Client) handleRequest(p *op) {
 		if r != nil {
 			r.fail(&Error{Code: Cancelled, Topic: p.Topic, Message: "the client cancelled"})
 		}
-		return
+		return nil
 	case p.Op == "head" && r == nil:
 		r = c.begin(key, p)
 	case r != nil && p.Data != nil:
 		r.in.add(p.Data)
-		if r.in.bytes > c.o.Buffer {
-			r.in.end(&Error{Code: Busy, Topic: p.Topic, Message: fmt.Sprintf("more than %d bytes of the request wait to be read", c.o.Buffer)})
-		}
 	}
-	if r != nil && p.Done {
+	switch {
+	case r == nil:
+	case p.Done:
 		r.in.end(io.EOF)
+	case r.in.bytes > c.o.Buffer:
+		return &r.in
 	}
+	return nil
 }
 
 // begin starts the handler of a request, which handlers waits for.
@@ -167,7 +172,7 @@ func (c *Client) begin(key servedKey, p *op) *Request {
 		return nil
 	}
 	r := &Request{Topic: p.Topic, From: p.From, Head: p.Data, c: c, key: key}
-	r.in.init()
+	r.in.init(func(err *Error) { err.Topic = p.Topic; r.in.end(err) })
 	r.ctx, r.cancel = context.WithCancelCause(c.ctx)
 	r.out = outgoing{c: c, topic: p.Topic, id: p.ID, to: p.From, wake: make(chan struct{}, 1), over: r.fail, progress: func() {}}
 	c.serving[key] = r
@@ -179,6 +184,7 @@ func (c *Client) begin(key servedKey, p *op) *Request {
 // refuse answers a request that no handler gets.
 func (c *Client) refuse(key servedKey, err error) {
 	c.send(&op{Op: "head", Topic: key.topic, ID: key.id, Data: failed(err), Done: true}, key.from, nil)
+	c.way(key.from).Flush()
 }
 
 // serve is the goroutine of a request.

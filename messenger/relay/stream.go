@@ -12,15 +12,17 @@ var errSent = errors.New("relay: the end was sent already")
 
 // incoming is the parts that came and were not read. It is guarded by the client's lock.
 type incoming struct {
-	parts []json.RawMessage
-	first int
-	bytes int // of parts
-	err   error
-	wake  chan struct{} // holds one where something is new
-	room  chan struct{} // holds one where something was read
+	parts  []json.RawMessage
+	first  int
+	bytes  int // of parts
+	err    error
+	giveUp func(*Error)  // ends it from here; called under the lock
+	wake   chan struct{} // holds one where something is new
+	room   chan struct{} // holds one where something was read
 }
 
-func (in *incoming) init() {
+func (in *incoming) init(giveUp func(*Error)) {
+	in.giveUp = giveUp
 	in.wake, in.room = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
@@ -32,6 +34,9 @@ func signal(c chan struct{}) {
 }
 
 func (in *incoming) add(data json.RawMessage) {
+	if in.err != nil { // it goes on where nobody wants it any more
+		return
+	}
 	in.parts = append(in.parts, data)
 	in.bytes += len(data)
 	signal(in.wake)
@@ -116,23 +121,24 @@ func (o *outgoing) send(ctx context.Context, kind string, data json.RawMessage, 
 	}
 	c := o.c
 	c.mu.Lock()
+	defer c.release()
 	for o.err == nil && o.untaken >= c.o.Window {
 		c.release()
 		select {
 		case <-o.wake:
+			c.mu.Lock()
 		case <-ctx.Done():
+			c.mu.Lock()
 			return &Error{Code: Cancelled, Topic: o.topic, Cause: context.Cause(ctx)}
 		}
-		c.mu.Lock()
 	}
-	defer c.release()
 	if o.err != nil {
 		signal(o.wake)
 		return o.err
 	}
 	o.untaken++
 	c.send(&op{Op: kind, Topic: o.topic, ID: o.id, Data: data, Done: done}, o.to, o.answered)
-	c.conn.Flush()
+	c.way(o.to).Flush()
 	if done {
 		o.end(errSent)
 	}
