@@ -42,8 +42,9 @@ const (
 
 // Bridge has a node's messages reach topics. It is called before either takes connections.
 func (b *Broker) Bridge(n *forwarder.Node) {
-	b.bridge = &bridge{b: b, node: n, ends: map[string]*Conn{}, replies: map[string]reply{}}
-	n.Register("relay-conn", b.bridge)
+	x := &bridge{b: b, node: n, ends: map[string]*Conn{}, replies: map[string]reply{}}
+	b.bridge.Store(x)
+	n.Register("relay-conn", x)
 }
 
 // Outlet gives the way to a connection, on the topic of a relay: name that led there.

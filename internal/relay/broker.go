@@ -65,11 +65,11 @@ type Broker struct {
 	mint   *mint
 	prefix string // of the names of connections: a name of another process is none here
 	roles  *roles
-	bridge *bridge // nil: there is none
 	cancel context.CancelFunc
 
-	keys   atomic.Pointer[Keys] // nil: there are none
-	now    atomic.Int64         // the clock: Unix nanoseconds, at the last tick
+	keys   atomic.Pointer[Keys]   // nil: there are none
+	bridge atomic.Pointer[bridge] // nil: there is none
+	now    atomic.Int64           // the clock: Unix nanoseconds, at the last tick
 	stats  stats
 	serial atomic.Uint64
 
@@ -110,8 +110,8 @@ func (b *Broker) clock(ctx context.Context) {
 		case now := <-t.C:
 			b.now.Store(now.UnixNano())
 			b.expire(now.Add(-b.o.Busy).UnixNano())
-			if b.bridge != nil {
-				b.bridge.forget(now.Add(-maxReplyWait))
+			if x := b.bridge.Load(); x != nil {
+				x.forget(now.Add(-maxReplyWait))
 			}
 		}
 	}
@@ -268,10 +268,13 @@ func (b *Broker) remove(c *Conn) {
 func (b *Broker) numbered(serial uint64) *Conn {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if c := b.conns[serial]; c != nil || b.bridge == nil {
+	if c := b.conns[serial]; c != nil {
 		return c
 	}
-	return b.bridge.numbered(serial)
+	if x := b.bridge.Load(); x != nil {
+		return x.numbered(serial)
+	}
+	return nil
 }
 
 // named gives a connection by the name that rows have for it.
