@@ -27,9 +27,13 @@ type Outlet interface {
 
 // Scheme finds the outlets of one scheme of hop addresses.
 type Scheme interface {
-	// Outlet gives the hop's outlet; nil where there is no such hop. source is the name that is looked up.
-	Outlet(hop *routetable.Hop) Outlet
+	// Outlet gives the hop's outlet; nil where there is no such hop. name is what was looked up last and led to it; empty where only Present
+	// is asked for.
+	Outlet(hop *routetable.Hop, name string) Outlet
 }
+
+// Register adds the outlets of a scheme. It is called before the node listens.
+func (n *Node) Register(scheme string, s Scheme) { n.schemes[scheme] = s }
 
 // batch collects the copies of one read for each outlet, so that each destination is locked once.
 type batch struct {

@@ -124,6 +124,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		Origins: c.HTTP.Origins, Log: log,
 	})
 	a.secret.relay = a.relay
+	a.relay.Bridge(a.node)
 	a.secret.use(c, secured)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)

@@ -67,8 +67,9 @@ type Broker struct {
 	roles  *roles
 	cancel context.CancelFunc
 
-	keys   atomic.Pointer[Keys] // nil: there are none
-	now    atomic.Int64         // the clock: Unix nanoseconds, at the last tick
+	keys   atomic.Pointer[Keys]   // nil: there are none
+	bridge atomic.Pointer[bridge] // nil: there is none
+	now    atomic.Int64           // the clock: Unix nanoseconds, at the last tick
 	stats  stats
 	serial atomic.Uint64
 
@@ -109,6 +110,9 @@ func (b *Broker) clock(ctx context.Context) {
 		case now := <-t.C:
 			b.now.Store(now.UnixNano())
 			b.expire(now.Add(-b.o.Busy).UnixNano())
+			if x := b.bridge.Load(); x != nil {
+				x.forget(now.Add(-maxReplyWait))
+			}
 		}
 	}
 }
@@ -264,7 +268,13 @@ func (b *Broker) remove(c *Conn) {
 func (b *Broker) numbered(serial uint64) *Conn {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.conns[serial]
+	if c := b.conns[serial]; c != nil {
+		return c
+	}
+	if x := b.bridge.Load(); x != nil {
+		return x.numbered(serial)
+	}
+	return nil
 }
 
 // named gives a connection by the name that rows have for it.

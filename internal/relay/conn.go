@@ -27,8 +27,9 @@ type Conn struct {
 	domain  string
 	key     string // its name
 	hash    [sha256.Size]byte
-	address string // relay-conn:<name>
-	origin  string // relay:<name>
+	bridge  *bridge // of a stand-in for other wires, which has no socket; nil for all others
+	address string  // relay-conn:<name>
+	origin  string  // relay:<name>
 	remote  string
 	secure  bool
 	since   time.Time
@@ -290,7 +291,9 @@ func (c *Conn) expire(before int64) (more bool) {
 	c.mu.Lock()
 	l := &c.line
 	if l.first < len(l.ops) && l.ops[l.first].at <= before {
-		l.drop(func(w *waiting) bool { return w.at <= before && (w.from != nil || w.kind == kindCancel) }, func(w *waiting) { c.note(w, busy) })
+		l.drop(func(w *waiting) bool {
+			return w.at <= before && (w.from != nil || w.settle != nil || w.kind == kindCancel)
+		}, func(w *waiting) { c.note(w, busy) })
 	}
 	more = !c.over && l.first < len(l.ops)
 	c.late = more

@@ -30,9 +30,10 @@ type line struct {
 // waiting is an op on its way.
 type waiting struct {
 	begin, end uint64
-	at         int64 // when it came, on the clock
-	from       *Conn // waits for the answer; nil: nobody does
-	tail       int   // in tails: what the answer says of topic, id and ref
+	at         int64      // when it came, on the clock
+	from       *Conn      // waits for the answer; nil: nobody does
+	settle     func(code) // or is told so, without a lock; for an op of another wire
+	tail       int        // in tails: what the answer says of topic, id and ref
 	tailLen    int
 	kind       kind
 	response   bool // it has a to
@@ -225,7 +226,7 @@ func (l *line) drop(over func(*waiting) bool, told func(*waiting)) {
 		w := l.ops[i]
 		if over(&w) {
 			told(&w)
-			w.from = nil
+			w.from, w.settle = nil, nil
 			if w.begin >= free {
 				at := int(w.begin - free)
 				kept = append(kept, rest[from:at]...)

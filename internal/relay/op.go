@@ -188,6 +188,8 @@ func (c *Conn) respond(w *work, o *op, p *plan) {
 		w.refuse(o, badRequest, "to is no address of this topic")
 	case to == nil:
 		c.later(w, o, clientGone)
+	case to.bridge != nil:
+		c.later(w, o, to.bridge.respond(o))
 	default:
 		c.pass(w, o, p, to)
 	}
@@ -271,8 +273,8 @@ func (c *Conn) queue(from *Conn, o *op, p *plan) (n int, reason code, told, crow
 	before := len(*buf)
 	*buf = appendPushed(*buf, o, p)
 	n = len(*buf) - before
-	entry := waiting{at: c.b.now.Load(), kind: o.kind, response: response}
-	if o.kind != kindCancel {
+	entry := waiting{at: c.b.now.Load(), kind: o.kind, response: response, settle: o.settle}
+	if o.kind != kindCancel && o.settle == nil {
 		entry.from = from
 	}
 	l.add(entry, place, n, o)

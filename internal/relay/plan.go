@@ -41,16 +41,21 @@ func (c *Conn) planOf(raw []byte) *plan {
 	if !whole {
 		return nil
 	}
-	p := &plan{topic: string(text)}
-	p.address = addressOf(c.domain, p.topic)
-	for _, k := range [...]kind{kindHead, kindBody, kindCancel} {
-		p.begins[k] = fmt.Appendf(nil, `[{"op":"%s","topic":%s,"id":`, k, raw)
-	}
-	p.pattern, _ = routetable.QuotePattern(p.address) // a name of relay: always has one
+	p := newPlan(c.domain, string(text), raw)
 	if c.plans == nil || len(c.plans) >= maxPlans {
 		c.plans = map[string]*plan{}
 	}
 	c.plans[string(raw)] = p
+	return p
+}
+
+// newPlan makes the plan of a topic, written as raw.
+func newPlan(domain, topic string, raw []byte) *plan {
+	p := &plan{topic: topic, address: addressOf(domain, topic)}
+	for _, k := range [...]kind{kindHead, kindBody, kindCancel} {
+		p.begins[k] = fmt.Appendf(nil, `[{"op":"%s","topic":%s,"id":`, k, raw)
+	}
+	p.pattern, _ = routetable.QuotePattern(p.address) // a name of relay: always has one
 	return p
 }
 

@@ -30,6 +30,8 @@ func (k kind) String() string { return names[k] }
 type op struct {
 	kind                           kind
 	topic, id, ref, to, data, done []byte
+
+	settle func(code) // of an op that no client sent: hears the result
 }
 
 // What is wrong with a whole message, of which nothing is done then.
