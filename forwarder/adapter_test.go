@@ -17,7 +17,7 @@ import (
 // pens are the outlets of a scheme: each keeps what it gets until it is told to settle it.
 type pens struct{ of map[string]*pen }
 
-func (p *pens) Outlet(hop *routetable.Hop) forwarder.Outlet {
+func (p *pens) Outlet(hop *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
 	if x := p.of[hop.Name]; x != nil {
 		return x
 	}

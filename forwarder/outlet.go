@@ -27,13 +27,11 @@ type Outlet interface {
 
 // Scheme finds the outlets of one scheme of hop addresses.
 type Scheme interface {
-	// Outlet gives the hop's outlet; nil where there is no such hop. name is what was looked up last and led to it; empty where only Present
-	// is asked for.
-	Outlet(hop *routetable.Hop, name string) Outlet
+	// Outlet gives the hop's outlet; nil where there is no such hop. row is the one that leads to it, and name what was looked up last and led to
+	// that: topic:T where an operator's row leads there. Both are empty where only Present is asked for. A hop gets a copy for each of its outlets: in
+	// topic: a peer has one for each of its patterns that fits (DESIGN §2).
+	Outlet(hop *routetable.Hop, row *routetable.Route, name string) Outlet
 }
-
-// Register adds the outlets of a scheme. It is called before the node listens.
-func (n *Node) Register(scheme string, s Scheme) { n.schemes[scheme] = s }
 
 // batch collects the copies of one read for each outlet, so that each destination is locked once.
 type batch struct {

@@ -457,7 +457,7 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 			if outer.hop != nil {
 				name = outer.hop.LookupName()
 			}
-			t.outlet = s.Outlet(m.Hop, name)
+			t.outlet = s.Outlet(m.Hop, m.Route, name)
 			b.p.foreign = true
 		} else {
 			b.p.problems++

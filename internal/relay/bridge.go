@@ -44,11 +44,11 @@ const (
 func (b *Broker) Bridge(n *forwarder.Node) {
 	x := &bridge{b: b, node: n, ends: map[string]*Conn{}, replies: map[string]reply{}}
 	b.bridge.Store(x)
-	n.Register("relay-conn", x)
+	n.Handle("relay-conn", x)
 }
 
 // Outlet gives the way to a connection, on the topic of a relay: name that led there.
-func (x *bridge) Outlet(hop *routetable.Hop, name string) forwarder.Outlet {
+func (x *bridge) Outlet(hop *routetable.Hop, _ *routetable.Route, name string) forwarder.Outlet {
 	c := x.b.named(hop.Name)
 	if c == nil {
 		return nil
