@@ -250,3 +250,42 @@ func TestInletAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// rowPens are pens for each pattern.
+type rowPens struct {
+	pens
+	made map[string]*pen
+}
+
+func (p *rowPens) OutletOf(hop *routetable.Hop, row *routetable.Route) forwarder.Outlet {
+	name := row.Pattern + " " + hop.Name
+	if p.made[name] == nil {
+		p.made[name] = &pen{accepts: true}
+	}
+	return p.made[name]
+}
+
+// A hop of such a scheme gets a copy for each pattern of it that fits, and one for each pattern however many rows say it.
+func TestOutletForEachPattern(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	s := &rowPens{made: map[string]*pen{}}
+	r.node.Handle("peer", s)
+	var rows []row
+	for _, pattern := range []string{"topic:a/b", "topic:a/*", "topic:**"} {
+		for _, origin := range []string{"peer:a/1", "peer:a/2"} {
+			rows = append(rows, row{pattern, "peer:a", []routetable.Column{routetable.WithOrigin(origin)}})
+		}
+	}
+	r.rows(rows...)
+	in := r.node.NewInlet(forwarder.InletOptions{Account: &admin.Account{Send: admin.GrantsOfSchemes("topic")}})
+	m := body("topic:a/b", 10)
+	if err := in.Send(encoded(t, m), nil); err != nil {
+		t.Fatal(err)
+	}
+	in.Flush()
+	for _, pattern := range []string{"topic:a/b", "topic:a/*", "topic:**"} {
+		if p := s.made[pattern+" a"]; p == nil || p.got != 1 {
+			t.Errorf("%s: got %+v", pattern, p)
+		}
+	}
+}

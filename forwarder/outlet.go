@@ -31,6 +31,13 @@ type Scheme interface {
 	Outlet(hop *routetable.Hop) Outlet
 }
 
+// RowScheme is a Scheme with an outlet for each pattern by which a hop is found, where it has to know that: in topic: a peer has a copy for each of
+// its patterns that fits (DESIGN §2), and is told it. Rows of one pattern and hop must be given the same outlet.
+type RowScheme interface {
+	Scheme
+	OutletOf(hop *routetable.Hop, row *routetable.Route) Outlet
+}
+
 // batch collects the copies of one read for each outlet, so that each destination is locked once.
 type batch struct {
 	slots []batchSlot

@@ -453,7 +453,11 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 		return b.name(t, used, depth)
 	default:
 		if s := b.n.schemes[m.Hop.Scheme]; s != nil {
-			t.outlet = s.Outlet(m.Hop)
+			if rows, ok := s.(RowScheme); ok {
+				t.outlet = rows.OutletOf(m.Hop, m.Route)
+			} else {
+				t.outlet = s.Outlet(m.Hop)
+			}
 			b.p.foreign = true
 		} else {
 			b.p.problems++
