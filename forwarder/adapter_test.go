@@ -257,8 +257,8 @@ type rowPens struct {
 	made map[string]*pen
 }
 
-func (p *rowPens) OutletOf(hop *routetable.Hop, row *routetable.Route) forwarder.Outlet {
-	name := row.Pattern + " " + hop.Name
+func (p *rowPens) OutletOf(hop *routetable.Hop, row *routetable.Route, name string) forwarder.Outlet {
+	name = row.Pattern + " " + name + " " + hop.Name
 	if p.made[name] == nil {
 		p.made[name] = &pen{accepts: true}
 	}
@@ -277,14 +277,16 @@ func TestOutletForEachPattern(t *testing.T) {
 		}
 	}
 	r.rows(rows...)
+	r.rows(row{"news", "topic:a/b", nil})
 	in := r.node.NewInlet(forwarder.InletOptions{Account: &admin.Account{Send: admin.GrantsOfSchemes("topic")}})
-	m := body("topic:a/b", 10)
-	if err := in.Send(encoded(t, m), nil); err != nil {
-		t.Fatal(err)
+	for _, to := range []string{"topic:a/b", "news"} {
+		if err := in.Send(encoded(t, body(to, 10)), nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	in.Flush()
 	for _, pattern := range []string{"topic:a/b", "topic:a/*", "topic:**"} {
-		if p := s.made[pattern+" a"]; p == nil || p.got != 1 {
+		if p := s.made[pattern+" topic:a/b a"]; p == nil || p.got != 2 {
 			t.Errorf("%s: got %+v", pattern, p)
 		}
 	}

@@ -31,11 +31,11 @@ type Scheme interface {
 	Outlet(hop *routetable.Hop) Outlet
 }
 
-// RowScheme is a Scheme with an outlet for each pattern by which a hop is found, where it has to know that: in topic: a peer has a copy for each of
-// its patterns that fits (DESIGN §2), and is told it. Rows of one pattern and hop must be given the same outlet.
+// RowScheme is a Scheme whose outlets know how a hop is found: by which row, and by which name (that of the last lookup, as topic:T where an
+// operator's row leads there). A hop gets a copy for each of its outlets: in topic: a peer has one for each of its patterns that fits (DESIGN §2).
 type RowScheme interface {
 	Scheme
-	OutletOf(hop *routetable.Hop, row *routetable.Route) Outlet
+	OutletOf(hop *routetable.Hop, row *routetable.Route, name string) Outlet
 }
 
 // batch collects the copies of one read for each outlet, so that each destination is locked once.
