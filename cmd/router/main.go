@@ -24,7 +24,7 @@ const (
 // flags as given on the command line; the environment stands in for those that are not.
 type flags struct {
 	config, name, http  string
-	state               string
+	state, relayKeys    string
 	listen, tables      []string
 	logLevel, logFormat string
 	check               bool
@@ -57,6 +57,7 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 	fl.StringVar(&f.http, "http", "", "`HOST:PORT` of the HTTP listener, or off")
 	fl.StringArrayVar(&f.tables, "table", nil, "table `FILE`; may be repeated")
 	fl.StringVar(&f.state, "state", "", "`DIR` that keeps the table, its history and the node's id over a restart; nothing is kept by default")
+	fl.StringVar(&f.relayKeys, "relay-keys", "", "`FILE` of the keys of the relay, which is at /api/DOMAIN/relay/connect of the HTTP listener; without one there is no relay")
 	fl.StringVar(&f.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	fl.StringVar(&f.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	fl.BoolVar(&f.check, "check", false, "check configuration and tables, and end")
@@ -71,7 +72,7 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 
 // environment fills flags that were not given from FINGERPOST_ variables.
 func (f *flags) environment(cmd *cobra.Command) {
-	for _, name := range []string{"config", "name", "http", "state", "log-level", "log-format", "listen", "table"} {
+	for _, name := range []string{"config", "name", "http", "state", "relay-keys", "log-level", "log-format", "listen", "table"} {
 		v, ok := os.LookupEnv("FINGERPOST_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 		if !ok || cmd.Flags().Changed(name) {
 			continue
@@ -113,6 +114,9 @@ func (f *flags) load() (app.Config, error) {
 	}
 	if f.http != "" {
 		c.HTTP.Listen = f.http
+	}
+	if f.relayKeys != "" {
+		c.Relay.Keys = f.relayKeys
 	}
 	f.defaults(&c)
 	return c, nil

@@ -65,7 +65,7 @@ func (m *Mesh) serve(t transport, dialled *peer) error {
 	l.in = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.source})
 	l.copies = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.copyOf})
 	if !m.join(l) {
-		t.close(goingAway, "the router is going away")
+		t.close(goingAway, "the router takes no more connections")
 		t.end()
 		return errClosed
 	}
@@ -90,7 +90,7 @@ func (m *Mesh) join(l *link) bool {
 	t := newTwin(m, newName())
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stopping {
+	if m.stopping || len(m.links) >= m.o.Connections {
 		return false
 	}
 	m.links[l] = struct{}{}

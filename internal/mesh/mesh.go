@@ -40,6 +40,8 @@ type Options struct {
 	ChallengeTimeout time.Duration // for the answer of a challenge; 0 is 3 s
 	PingEvery        time.Duration // over WebSocket; 0 is 30 s
 
+	Connections int // of peers; 0 is 10000
+
 	MaxMessage int // bytes; 0 is 1 MiB, which is the most
 	HardQueue  int // bytes that may wait for one peer; 0 is 16 MiB
 	HardCount  int // publishes that may wait for one peer's acks; 0 is 5000
@@ -64,6 +66,7 @@ func (o Options) withDefaults(n *forwarder.Node) Options {
 	o.ChallengeTimeout = cmp.Or(o.ChallengeTimeout, 3*time.Second)
 	o.PingEvery = cmp.Or(o.PingEvery, 30*time.Second)
 	o.MaxMessage = min(cmp.Or(o.MaxMessage, maxMessage), maxMessage)
+	o.Connections = cmp.Or(o.Connections, 10_000)
 	o.HardQueue = cmp.Or(o.HardQueue, 16<<20)
 	o.HardCount = cmp.Or(o.HardCount, 5000)
 	if o.Grants == nil {
