@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type router struct {
 	m     *Mesh
 	node  *forwarder.Node
 	table *routetable.Table
+	once  sync.Once
 	ws    string // host:port
 	tcp   string
 }
@@ -62,7 +64,7 @@ func startRouterOn(t testing.TB, table *routetable.Table, o Options) *router {
 			r.tcp = a.String()
 		}
 	}
-	t.Cleanup(r.stop)
+	t.Cleanup(func() { r.once.Do(r.stop) })
 	return r
 }
 

@@ -172,11 +172,14 @@ func (t *twin) tick(now time.Time) (waits bool) {
 	if lost != nil {
 		t.m.count.gaveUp.Add(1)
 		if lost.copy != nil {
-			lost.copy.Settle(forwarder.Outcome{Kind: wire.Released})
+			lost.copy.Settle(doubtful)
 		}
 	}
 	return waits
 }
+
+// doubtful is the outcome of what was sent and never acknowledged: the peer may have had it.
+var doubtful = forwarder.Outcome{Kind: wire.Modified, State: &wire.State{Kind: wire.Modified, DeliveryFailed: true}}
 
 // waits tells whether the clock has something to do for the twin.
 func (t *twin) waits() bool {
