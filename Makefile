@@ -64,6 +64,7 @@ parts:
 	command -v node >/dev/null || need+=(nodejs); \
 	command -v npm >/dev/null || need+=(npm); \
 	$(PYTHON) -c 'import proton' 2>/dev/null || need+=(python3-qpid-proton libsasl2-modules); \
+	$(PYTHON) -c 'import cbor2, websockets, cryptography' 2>/dev/null || need+=(python3-cbor2 python3-websockets python3-cryptography); \
 	if [ $${#need[@]} -gt 0 ]; then \
 		apt-get update -qq; \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${need[@]}"; \
@@ -72,7 +73,7 @@ parts:
 		cd $(CURDIR)/testdata/$$d; \
 		cmp -s package-lock.json node_modules/.installed || { npm ci --silent && cp package-lock.json node_modules/.installed; }; \
 	done
-	@$(PYTHON) -c 'import proton'
+	@$(PYTHON) -c 'import proton, cbor2, websockets, cryptography'
 	@node --version >/dev/null
 
 # What "make interop" needs beside that: RabbitMQ. It is installed and not started; the test starts one of its own.

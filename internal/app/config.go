@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type Config struct {
 
 	Users            string `yaml:"users"` // file of those who may log in; relative to the file that names it; empty is nobody
 	Relay            Relay  `yaml:"relay"`
+	Mesh             Mesh   `yaml:"mesh"`
 	Hops             []Hop  `yaml:"hops"`
 	TableCredentials bool   `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
 
@@ -47,8 +49,8 @@ type pos struct{ line, column int }
 
 // Listener is one place where AMQP clients connect.
 type Listener struct {
-	URL                string   `yaml:"url"`  // amqp://HOST:PORT or amqps://…, or ws://HOST:PORT or wss://… for AMQP over WebSocket
-	TLS                TLS      `yaml:"tls"`  // of amqps and wss
+	URL                string   `yaml:"url"`  // amqp://HOST:PORT or amqps://…; ws:// or wss:// for AMQP over WebSocket; rembus+ws, +wss, +tcp or +tls for Rembus
+	TLS                TLS      `yaml:"tls"`  // of amqps, wss, rembus+wss and rembus+tls
 	SASL               []string `yaml:"sasl"` // empty: ANONYMOUS, with users SCRAM and PLAIN, with clientCA EXTERNAL
 	AllowInsecurePlain bool     `yaml:"allowInsecurePlain"`
 	Direct             bool     `yaml:"direct"` // an address that matches nothing and is an amqp URL is dialled
@@ -327,6 +329,9 @@ func (c *Config) validate() (admin.Role, error) {
 	if key, err := c.Relay.check(); err != nil {
 		return role, c.at("relay"+key, err)
 	}
+	if key, err := c.Mesh.check(); err != nil {
+		return role, c.at("mesh"+key, err)
+	}
 	for i, o := range c.HTTP.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
 			return role, c.at(fmt.Sprintf("http.origins[%d]", i), fmt.Errorf("%q: write https://HOST[:PORT], as browsers do, or *", o))
@@ -430,6 +435,9 @@ func (c *Config) validateQueues() error {
 	return nil
 }
 
+// listenSchemes are what listeners speak.
+var listenSchemes = []string{"amqp", "amqps", "ws", "wss", "rembus+ws", "rembus+wss", "rembus+tcp", "rembus+tls"}
+
 // listenAddress gives host:port of a listener's URL.
 func listenAddress(text string) (string, error) {
 	u, err := url.Parse(text)
@@ -437,8 +445,8 @@ func listenAddress(text string) (string, error) {
 		return "", fmt.Errorf("listen %q: not a URL: write amqp://127.0.0.1:5672", text)
 	}
 	switch {
-	case u.Scheme != "amqp" && u.Scheme != "amqps" && u.Scheme != "ws" && u.Scheme != "wss":
-		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT, amqps://, ws:// or wss://", text, u.Scheme)
+	case !slices.Contains(listenSchemes, u.Scheme):
+		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT, or %s", text, u.Scheme, strings.Join(listenSchemes[1:], ", "))
 	case u.Scheme[0] == 'w' && u.Port() == "":
 		return "", fmt.Errorf("listen %q: write %s://HOST:PORT", text, u.Scheme)
 	case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Host == "":
@@ -446,7 +454,7 @@ func listenAddress(text string) (string, error) {
 	}
 	host, port := u.Hostname(), u.Port()
 	if port == "" {
-		port = map[string]string{"amqp": "5672", "amqps": "5671"}[u.Scheme]
+		port = map[string]string{"amqp": "5672", "amqps": "5671", "rembus+ws": "8338", "rembus+wss": "8338", "rembus+tcp": "8337", "rembus+tls": "8337"}[u.Scheme]
 	}
 	if err := checkPort(port); err != nil {
 		return "", fmt.Errorf("listen %q: %w", text, err)

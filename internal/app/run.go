@@ -15,6 +15,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/mesh"
 	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/internal/web"
 	"github.com/fingerpost/fingerpost/routetable"
@@ -37,6 +38,8 @@ type App struct {
 	table  *routetable.Table
 	node   *forwarder.Node
 	relay  *relay.Broker
+	mesh   *mesh.Mesh
+	grants *routetable.Table // who may use private topics of the mesh
 	http   *web.Server
 	files  *tableFiles
 	secret *secrets
@@ -123,6 +126,10 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		Busy: time.Duration(c.Relay.Busy), MaxData: int(c.Relay.MaxData), MaxMessage: int(c.Relay.MaxMessage), Connections: c.Limits.Connections,
 		Origins: c.HTTP.Origins, Log: log,
 	})
+	if err := a.startMesh(core, name); err != nil {
+		a.Stop()
+		return nil, err
+	}
 	a.secret.relay = a.relay
 	a.relay.Bridge(a.node)
 	a.secret.use(c, secured)
@@ -172,6 +179,14 @@ func (a *App) listen() (lines []string, err error) {
 			return nil, &ConfigError{err}
 		}
 		scheme, _, _ := strings.Cut(l.URL, "://")
+		if isRembus(l.URL) {
+			line, err := a.listenMesh(l.URL, address)
+			if err != nil {
+				return nil, fmt.Errorf("listen %s: %w", l.URL, err)
+			}
+			lines = append(lines, line)
+			continue
+		}
 		o := forwarder.ListenOptions{
 			Address: address, TLS: a.secret.listenerTLS(l.URL), SASL: l.SASL, AllowInsecurePlain: l.AllowInsecurePlain, Direct: l.Direct,
 		}
@@ -239,6 +254,7 @@ func (a *App) Reload() error {
 func (a *App) counters() map[string]uint64 {
 	all := a.node.Counters()
 	maps.Copy(all, a.secret.counters())
+	maps.Copy(all, a.mesh.Counters())
 	return all
 }
 
@@ -255,6 +271,7 @@ func (a *App) Stop() {
 		a.cancel()
 	}
 	a.relay.Stop(ctx)
+	a.stopMesh(ctx)
 	a.node.Stop(ctx)
 	if a.http != nil {
 		a.http.Close(ctx)

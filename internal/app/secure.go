@@ -60,7 +60,7 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
-	in(&c.State, &c.Users, &c.Relay.Keys, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
+	in(&c.State, &c.Users, &c.Relay.Keys, &c.Mesh.Keys, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}
@@ -324,7 +324,8 @@ func readPassword(file string) (string, error) {
 
 // secure tells whether the listener has TLS.
 func (l *Listener) secure() bool {
-	return strings.HasPrefix(l.URL, "amqps:") || strings.HasPrefix(l.URL, "wss:")
+	scheme, _, _ := strings.Cut(l.URL, ":")
+	return slices.Contains([]string{"amqps", "wss", "rembus+wss", "rembus+tls"}, scheme)
 }
 
 // check says what is wrong with a listener, and under which of its keys, without reading files.
@@ -338,6 +339,8 @@ func (l *Listener) check(hasUsers bool) (key string, err error) {
 		return ".tls", fmt.Errorf("%s needs tls: {cert: FILE, key: FILE}", l.URL)
 	case !l.secure() && l.TLS != TLS{}:
 		return ".tls", fmt.Errorf("%s has no TLS: write amqps:// or wss://", l.URL)
+	case isRembus(l.URL) && (len(l.SASL) > 0 || l.AllowInsecurePlain || l.Direct):
+		return ".url", fmt.Errorf("%s: sasl, allowInsecurePlain and direct are for AMQP", l.URL)
 	}
 	host, _, _ := net.SplitHostPort(address)
 	for i, m := range l.SASL {
