@@ -27,8 +27,8 @@ var floors = map[string]int{
 	"internal/mesh": 4, "internal/relay": 4, "internal/events": 4, "internal/components": 4, "internal/cluster": 4,
 	"forwarder": 3, "messenger": 3, "internal/users": 3, "internal/load": 3, "messenger/relay": 3, "messenger/event": 3, "messenger/component": 3,
 	"internal/admin": 2, "internal/amqp": 2, "internal/nats": 2,
-	"routetable": 1, "internal/amqp/engine": 1,
-	"internal/amqp/wire": 0, "internal/journal": 0,
+	"routetable": 1, "internal/amqp/engine": 1, "internal/websocket": 1,
+	"internal/amqp/wire": 0, "internal/journal": 0, "internal/socket": 0,
 }
 
 // house are packages of tests and tools, which no product package may import.
@@ -40,7 +40,7 @@ var dependencies = map[string][]string{
 	"github.com/gobwas/glob":              {"routetable"},
 	"gopkg.in/yaml.v3":                    {"routetable", "internal/users", "internal/app", "internal/ctl"},
 	"github.com/xdg-go/scram":             {"internal/amqp"},
-	"github.com/gobwas/ws":                {"internal/amqp", "internal/mesh", "internal/relay", "internal/events"},
+	"github.com/gobwas/ws":                {"internal/websocket"},
 	"github.com/nats-io":                  {"internal/nats"},
 	"github.com/fxamacker/cbor/v2":        {"internal/mesh"},
 	"google.golang.org/grpc":              {"internal/components"},

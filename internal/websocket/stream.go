@@ -1,8 +1,8 @@
-package amqp
+package websocket
 
 import (
 	"bufio"
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +13,9 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// wsConn is a WebSocket as a stream of bytes: the payloads of its binary frames, one after the other, whatever their borders (AMQP WebSocket
-// binding 1.0, 2.1). It answers pings and the close. Source: RFC 6455, 5.
-type wsConn struct {
+// Stream is a WebSocket as a stream of bytes: the payloads of its binary frames, one after the other, whatever their borders (AMQP WebSocket
+// binding 1.0, 2.1). It answers pings and the close. One goroutine reads; others may write meanwhile. Source: RFC 6455, 5.
+type Stream struct {
 	net.Conn
 	client bool // we mask, the peer does not
 
@@ -40,31 +40,26 @@ type wsConn struct {
 	closing sync.Once
 }
 
-// The bounds of a WebSocket peer.
+// The bounds of a Stream.
 const (
-	maxWSFrame   = 64 << 20         // bytes of a frame: it is read as it comes, so this only tells sense from nonsense
-	maxWSControl = 125              // RFC 6455, 5.5
-	wsControl    = 10 * time.Second // how long a pong or a close may take to send
-	keptFrame    = 64 << 10         // a larger buffer for masked frames is not kept
+	maxFrame    = 64 << 20         // bytes of a frame: it is read as it comes, so this only tells sense from nonsense
+	controlWait = 10 * time.Second // how long a pong or a close may take to send
+	keptFrame   = 64 << 10         // a larger buffer for masked frames is not kept
 )
 
-// wsError ends a WebSocket: the status tells the peer why.
-type wsError struct {
-	status ws.StatusCode
-	text   string
-}
-
-func (e *wsError) Error() string { return "websocket: " + e.text }
-
-func newWSConn(nc net.Conn, br *bufio.Reader, client bool) *wsConn {
-	if br == nil {
-		br = bufio.NewReaderSize(nc, 4096)
+// NewStream makes a Stream of a connection after the handshake; already are bytes of it that were read.
+func NewStream(nc net.Conn, already []byte, client bool) *Stream {
+	c := &Stream{Conn: nc, client: client}
+	if len(already) == 0 {
+		c.br = bufio.NewReaderSize(nc, 4096)
+	} else {
+		c.br = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(already), nc), 4096)
 	}
-	return &wsConn{Conn: nc, br: br, client: client}
+	return c
 }
 
 // Read gives payload of data frames. It returns io.EOF after the peer's close.
-func (c *wsConn) Read(p []byte) (int, error) {
+func (c *Stream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -89,10 +84,10 @@ func (c *wsConn) Read(p []byte) (int, error) {
 }
 
 // readFailed keeps an error that is final, and tells the peer where it is its fault. A deadline is not final.
-func (c *wsConn) readFailed(err error) error {
-	var own *wsError
+func (c *Stream) readFailed(err error) error {
+	var own *CloseError
 	if errors.As(err, &own) {
-		c.sendClose(own.status, own.text)
+		c.sendClose(own.Code, own.Text)
 	}
 	var t net.Error
 	if !errors.As(err, &t) || !t.Timeout() {
@@ -102,7 +97,7 @@ func (c *wsConn) readFailed(err error) error {
 }
 
 // nextFrame reads the header of a frame; a control frame it handles.
-func (c *wsConn) nextFrame() error {
+func (c *Stream) nextFrame() error {
 	h, size, err := c.peekHeader()
 	if err != nil {
 		return err
@@ -116,7 +111,7 @@ func (c *wsConn) nextFrame() error {
 		if err != nil {
 			return unexpected(err)
 		}
-		var payload [maxWSControl]byte
+		var payload [maxControl]byte
 		body := payload[:copy(payload[:], frame[size:])]
 		c.br.Discard(len(frame))
 		if h.Masked {
@@ -130,72 +125,40 @@ func (c *wsConn) nextFrame() error {
 	return nil
 }
 
-// peekHeader parses the header of the next frame without taking it, so that nothing is lost where a deadline comes in between. It allocates
-// nothing.
-func (c *wsConn) peekHeader() (h ws.Header, size int, err error) {
-	b, err := c.br.Peek(2)
-	if err != nil {
-		if len(b) == 0 {
+// peekHeader parses the header of the next frame without taking it, so that nothing is lost where a deadline comes in between.
+func (c *Stream) peekHeader() (h ws.Header, size int, err error) {
+	var b []byte
+	for ok := false; !ok; {
+		h, size, ok = parseHeader(b)
+		if ok {
+			break
+		}
+		if b, err = c.br.Peek(size); err != nil {
+			if len(b) > 0 {
+				err = unexpected(err)
+			}
 			return h, 0, err
 		}
-		return h, 0, unexpected(err)
-	}
-	h.Fin, h.Rsv, h.OpCode = b[0]&0x80 != 0, b[0]>>4&7, ws.OpCode(b[0]&0x0f)
-	h.Masked, h.Length = b[1]&0x80 != 0, int64(b[1]&0x7f)
-	size = 2
-	switch h.Length {
-	case 126:
-		size += 2
-	case 127:
-		size += 8
-	}
-	mask := size
-	if h.Masked {
-		size += 4
-	}
-	if b, err = c.br.Peek(size); err != nil {
-		return h, 0, unexpected(err)
-	}
-	switch h.Length {
-	case 126:
-		h.Length = int64(binary.BigEndian.Uint16(b[2:]))
-	case 127:
-		h.Length = int64(min(binary.BigEndian.Uint64(b[2:]), 1<<62))
-	}
-	if h.Masked {
-		copy(h.Mask[:], b[mask:])
 	}
 	return h, size, nil
 }
 
-// check holds a frame to the rules (RFC 6455, 5.1 to 5.5).
-func (c *wsConn) check(h ws.Header) error {
-	bad := func(text string) error { return &wsError{ws.StatusProtocolError, text} }
+// check holds a frame to the rules, and to those of a stream.
+func (c *Stream) check(h ws.Header) error {
+	if err := checkHeader(h, c.client, c.fragmented); err != nil {
+		return err
+	}
 	switch {
-	case h.Rsv != 0:
-		return bad("reserved bits are set")
-	case h.Masked == c.client:
-		return bad("masking is for clients, and for them a must")
-	case h.OpCode.IsControl() && (!h.Fin || h.Length > maxWSControl):
-		return bad("a control frame is in pieces, or longer than 125 bytes")
-	case h.OpCode == ws.OpClose, h.OpCode == ws.OpPing, h.OpCode == ws.OpPong:
-		return nil
-	case h.Length > maxWSFrame:
-		return &wsError{ws.StatusMessageTooBig, fmt.Sprintf("a frame of more than %d bytes", maxWSFrame)}
+	case h.Length > maxFrame:
+		return &CloseError{Code: TooBig, Text: fmt.Sprintf("a frame of more than %d bytes", maxFrame)}
 	case h.OpCode == ws.OpText:
-		return &wsError{ws.StatusUnsupportedData, "AMQP is in binary frames"}
-	case h.OpCode == ws.OpBinary && c.fragmented:
-		return bad("a message begins inside another")
-	case h.OpCode == ws.OpContinuation && !c.fragmented:
-		return bad("a continuation of nothing")
-	case h.OpCode != ws.OpBinary && h.OpCode != ws.OpContinuation:
-		return bad("an unknown kind of frame")
+		return &CloseError{Code: BadKind, Text: "this is in binary frames"}
 	}
 	return nil
 }
 
 // control answers a ping and a close.
-func (c *wsConn) control(op ws.OpCode, body []byte) error {
+func (c *Stream) control(op ws.OpCode, body []byte) error {
 	switch op {
 	case ws.OpPing:
 		c.pmu.Lock()
@@ -203,20 +166,18 @@ func (c *wsConn) control(op ws.OpCode, body []byte) error {
 		c.pmu.Unlock()
 		return c.sendPong()
 	case ws.OpClose:
-		status := ws.StatusNormalClosure
-		if len(body) >= 2 {
-			if s := ws.StatusCode(binary.BigEndian.Uint16(body)); s.IsProtocolDefined() || s.IsApplicationSpec() || s.IsPrivateSpec() {
-				status = s
-			}
+		code := Normal
+		if ce := parseClose(body); ce.Remote && ce.Code != NoCode {
+			code = ce.Code
 		}
-		c.sendClose(status, "")
+		c.sendClose(code, "")
 		return io.EOF
 	}
 	return nil
 }
 
 // sendPong sends the answer to the latest ping, unless somebody is sending: then that one does it, and the reader goes on.
-func (c *wsConn) sendPong() error {
+func (c *Stream) sendPong() error {
 	for {
 		c.pmu.Lock()
 		waits := c.pong != nil
@@ -233,7 +194,7 @@ func (c *wsConn) sendPong() error {
 }
 
 // writePong writes what sendPong is about. Called with wmu.
-func (c *wsConn) writePong() error {
+func (c *Stream) writePong() error {
 	c.pmu.Lock()
 	body := c.pong
 	c.pong = nil
@@ -245,15 +206,15 @@ func (c *wsConn) writePong() error {
 }
 
 // writeControl writes a control frame. A peer that does not read does not hold us up for long. Called with wmu.
-func (c *wsConn) writeControl(op ws.OpCode, body []byte) error {
-	c.Conn.SetWriteDeadline(time.Now().Add(wsControl))
+func (c *Stream) writeControl(op ws.OpCode, body []byte) error {
+	c.Conn.SetWriteDeadline(time.Now().Add(controlWait))
 	_, err := c.writeFrame(op, body)
 	c.Conn.SetWriteDeadline(time.Time{})
 	return err
 }
 
 // Write sends p as one binary frame.
-func (c *wsConn) Write(p []byte) (int, error) {
+func (c *Stream) Write(p []byte) (int, error) {
 	c.wmu.Lock()
 	n, err := c.writeFrame(ws.OpBinary, p)
 	c.wmu.Unlock()
@@ -264,8 +225,8 @@ func (c *wsConn) Write(p []byte) (int, error) {
 }
 
 // writeFrame writes one whole frame and gives how much of its payload went. Called with wmu.
-func (c *wsConn) writeFrame(op ws.OpCode, p []byte) (int, error) {
-	head := c.appendHeader(c.head[:0], op, len(p))
+func (c *Stream) writeFrame(op ws.OpCode, p []byte) (int, error) {
+	head := appendHeader(c.head[:0], op, len(p), c.client)
 	if !c.client {
 		c.vec = [2][]byte{head, p}
 		c.parts = c.vec[:]
@@ -273,7 +234,7 @@ func (c *wsConn) writeFrame(op ws.OpCode, p []byte) (int, error) {
 		c.vec = [2][]byte{}
 		return max(int(n)-len(head), 0), err
 	}
-	mask := ws.NewMask()
+	mask := newMask()
 	c.frame = append(append(append(c.frame[:0], head...), mask[:]...), p...)
 	ws.Cipher(c.frame[len(head)+len(mask):], mask, 0)
 	n, err := c.Conn.Write(c.frame)
@@ -283,40 +244,24 @@ func (c *wsConn) writeFrame(op ws.OpCode, p []byte) (int, error) {
 	return max(n-len(head)-len(mask), 0), err
 }
 
-// appendHeader writes the header of a final frame, without the mask.
-func (c *wsConn) appendHeader(b []byte, op ws.OpCode, n int) []byte {
-	isMasked := byte(0)
-	if c.client {
-		isMasked = 0x80
-	}
-	b = append(b, 0x80|byte(op))
-	switch {
-	case n < 126:
-		return append(b, isMasked|byte(n))
-	case n < 1<<16:
-		return binary.BigEndian.AppendUint16(append(b, isMasked|126), uint16(n))
-	}
-	return binary.BigEndian.AppendUint64(append(b, isMasked|127), uint64(n))
-}
-
 // sendClose sends a close, once; nothing may follow it.
-func (c *wsConn) sendClose(status ws.StatusCode, text string) {
+func (c *Stream) sendClose(code int, text string) {
 	c.closing.Do(func() {
-		c.Conn.SetWriteDeadline(time.Now().Add(wsControl)) // for a writer that has wmu and a peer that does not read
+		c.Conn.SetWriteDeadline(time.Now().Add(controlWait)) // for a writer that has wmu and a peer that does not read
 		c.wmu.Lock()
 		defer c.wmu.Unlock()
-		c.writeControl(ws.OpClose, ws.NewCloseFrameBody(status, text))
+		c.writeControl(ws.OpClose, closeBody(code, text))
 	})
 }
 
 // Close sends a close, where none has gone out, and ends the connection. It gives the peer a moment to read what was sent: where it still
 // sends, a reset would overtake that. The caller reads no more.
-func (c *wsConn) Close() error {
+func (c *Stream) Close() error {
 	c.Conn.SetWriteDeadline(time.Now().Add(time.Second)) // wakes a writer that holds wmu before long
 	c.closing.Do(func() {
 		if c.wmu.TryLock() { // else a writer is stuck: there is nobody to tell
 			c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
-			c.writeFrame(ws.OpClose, ws.NewCloseFrameBody(ws.StatusNormalClosure, ""))
+			c.writeFrame(ws.OpClose, closeBody(Normal, ""))
 			c.wmu.Unlock()
 		}
 	})

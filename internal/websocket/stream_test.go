@@ -1,4 +1,4 @@
-package amqp
+package websocket
 
 import (
 	"bufio"
@@ -14,8 +14,8 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// wsSides gives the two ends of a WebSocket over loopback: ours, and the bare socket of the peer.
-func wsSides(t *testing.T, client bool) (*wsConn, net.Conn) {
+// streamSides gives the two ends of a WebSocket over loopback: ours, and the bare socket of the peer.
+func streamSides(t *testing.T, client bool) (*Stream, net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -34,7 +34,7 @@ func wsSides(t *testing.T, client bool) (*wsConn, net.Conn) {
 		nc.SetDeadline(time.Now().Add(10 * time.Second))
 		t.Cleanup(func() { nc.Close() })
 	}
-	return newWSConn(near, nil, client), far
+	return NewStream(near, nil, client), far
 }
 
 func frame(op ws.OpCode, fin bool, payload string) []byte {
@@ -60,7 +60,7 @@ func readFrame(r io.Reader) (f ws.Frame, err error) {
 
 func TestFramesAreAStream(t *testing.T) {
 	long := strings.Repeat("0123456789", 20_000)
-	c, peer := wsSides(t, false)
+	c, peer := streamSides(t, false)
 	go func() {
 		for _, f := range [][]byte{
 			frame(ws.OpBinary, true, "one"), frame(ws.OpBinary, true, ""), frame(ws.OpBinary, false, "t"), frame(ws.OpPing, true, "are you there?"),
@@ -92,7 +92,7 @@ func TestFramesAreAStream(t *testing.T) {
 func TestWhatIsWrittenIsOneFrame(t *testing.T) {
 	for _, client := range []bool{false, true} {
 		for _, n := range []int{0, 1, 125, 126, 65535, 65536, 300_000} {
-			c, peer := wsSides(t, client)
+			c, peer := streamSides(t, client)
 			p := bytes.Repeat([]byte("x"), n)
 			before := string(p)
 			go c.Write(p)
@@ -131,9 +131,9 @@ func TestBadFramesEndTheConnectionWithAReason(t *testing.T) {
 		{"a huge frame", []byte("\x82\xff\x00\x00\x00\x00\x10\x00\x00\x00mask"), ws.StatusMessageTooBig},
 		{"a frame beyond all numbers", []byte("\x82\xff\xff\xff\xff\xff\xff\xff\xff\xffmask"), ws.StatusMessageTooBig},
 	} {
-		conn, peer := wsSides(t, false)
+		conn, peer := streamSides(t, false)
 		peer.Write(c.frames)
-		if n, err := conn.Read(make([]byte, 10)); n != 0 || !errors.As(err, new(*wsError)) {
+		if n, err := conn.Read(make([]byte, 10)); n != 0 || !errors.As(err, new(*CloseError)) {
 			t.Errorf("%s: read gives %d, %v", c.name, n, err)
 		}
 		if _, err := conn.Read(make([]byte, 10)); err == nil {
@@ -151,7 +151,7 @@ func TestBadFramesEndTheConnectionWithAReason(t *testing.T) {
 }
 
 func TestADeadlineInAFrameLosesNothing(t *testing.T) {
-	c, peer := wsSides(t, false)
+	c, peer := streamSides(t, false)
 	whole := append(frame(ws.OpPing, true, "ping"), frame(ws.OpBinary, true, "hello")...)
 	var got []byte
 	for i := range whole {
@@ -180,7 +180,7 @@ func TestADeadlineInAFrameLosesNothing(t *testing.T) {
 
 // A ping that comes while a writer waits for the peer does not hold up the reader; the answer goes out behind what is written.
 func TestPingsAreAnsweredBehindASlowWrite(t *testing.T) {
-	c, peer := wsSides(t, false)
+	c, peer := streamSides(t, false)
 	big := bytes.Repeat([]byte("x"), 16<<20)
 	wrote := make(chan error, 1)
 	go func() { _, err := c.Write(big); wrote <- err }()
@@ -205,7 +205,7 @@ func TestPingsAreAnsweredBehindASlowWrite(t *testing.T) {
 }
 
 func TestCloseTellsThePeer(t *testing.T) {
-	c, peer := wsSides(t, true)
+	c, peer := streamSides(t, true)
 	done := make(chan struct{})
 	go func() { defer close(done); c.Close() }()
 	f, err := readFrame(peer)
@@ -229,12 +229,12 @@ func (s sink) SetWriteDeadline(time.Time) error { return nil }
 func TestReadingAllocatesNothing(t *testing.T) {
 	one := frame(ws.OpBinary, true, strings.Repeat("x", 200))
 	in := bytes.NewReader(bytes.Repeat(one, 2000))
-	c := newWSConn(sink{in: in}, nil, false)
+	c := NewStream(sink{in: in}, nil, false)
 	p := make([]byte, 1000)
 	if n := testing.AllocsPerRun(1000, func() { c.Read(p) }); n != 0 {
 		t.Errorf("%v allocations a frame", n)
 	}
-	w := newWSConn(sink{}, nil, true)
+	w := NewStream(sink{}, nil, true)
 	w.Write(p)
 	if n := testing.AllocsPerRun(1000, func() { w.Write(p) }); n != 0 {
 		t.Errorf("%v allocations a write", n)
@@ -247,7 +247,7 @@ func FuzzWebSocketFrames(f *testing.F) {
 	f.Add(append(frame(ws.OpPing, true, "hello"), frame(ws.OpBinary, true, strings.Repeat("x", 300))...), uint8(200))
 	f.Add(append(frame(ws.OpBinary, true, "x"), frame(ws.OpClose, true, "\x03\xe8")...), uint8(1))
 	f.Fuzz(func(t *testing.T, text []byte, step uint8) {
-		c := newWSConn(sink{in: bytes.NewReader(text)}, nil, false)
+		c := NewStream(sink{in: bytes.NewReader(text)}, nil, false)
 		var got []byte
 		p := make([]byte, int(step)+1)
 		for {
@@ -259,7 +259,7 @@ func FuzzWebSocketFrames(f *testing.F) {
 		}
 		in := bytes.NewReader(text)
 		var want []byte
-		check := &wsConn{}
+		check := &Stream{}
 		for {
 			h, err := ws.ReadHeader(in)
 			if err != nil || check.check(h) != nil || h.OpCode == ws.OpClose {
