@@ -26,15 +26,18 @@ const (
 	linkManagement                  // a client sends to the door
 	linkReceiver                    // a client receives
 	linkHop                         // to a hop
+	linkInlet                       // the way in of a connection of another protocol
 	linkClasses
 )
 
-var linkClassNames = [linkClasses]string{"sender", "anonymous", "management", "receiver", "hop"}
+var linkClassNames = [linkClasses]string{"sender", "anonymous", "management", "receiver", "hop", "inlet"}
 
 func (k linkClass) String() string { return linkClassNames[k] }
 
 func (l *inlink) class() linkClass {
 	switch {
+	case l.inlet:
+		return linkInlet
 	case l.door:
 		return linkManagement
 	case l.hasTarget:

@@ -3,7 +3,7 @@
 //
 // The way of a message, file by file: inlet.go takes it from a link, plan.go looks its address up, pick.go chooses, outlet.go and
 // line.go carry the copies to a link of another connection, settle.go brings the outcomes back. stream.go does the same for a message of more
-// than 1 MiB, of which the rest is still to come. The rest is for what happens rarely.
+// than 1 MiB, of which the rest is still to come. adapter.go is what other protocols see of the node. The rest is for what happens rarely.
 //
 // Locks: every AMQP connection (and every dialled endpoint with all its connections) has one lock. It guards the engine, the
 // links and the lines behind it. A goroutine holds at most one of them at a time: what is to be done on other connections is

@@ -278,7 +278,6 @@ func (n *Node) send(to string, payload []byte, told func(Outcome)) bool {
 	}
 	var b batch
 	n.self.lock()
-	n.self.at = 0
 	p := n.route(l, &d.Message, &n.self.groups)
 	sent := p.found && p.problem == "" && !p.discarded && n.dispatch(d, p, &b) > 0
 	if !sent {

@@ -69,6 +69,7 @@ func (c *conn) lock() {
 func (c *conn) release() {
 	if c.c == nil {
 		c.addTallies()
+		c.at = 0
 		c.mu.Unlock()
 		return
 	}
@@ -85,6 +86,8 @@ type inlink struct {
 	replies   bool // attached by us at another node, for what comes back from there
 	limited   bool // nothing matches the target: one message at a time
 	thirsty   bool // on conn.thirsty
+	inlet     bool // what an Inlet sends by: no link, and no credit
+	source    any  // of an inlet
 
 	plans plans
 

@@ -60,7 +60,7 @@ func (d *delivery) count(at int64) {
 		if d.Settled && ln != nil && !c.tap && d.stream == nil {
 			d.ease(c, ln, at)
 		}
-		c.droppable, c.timed = c.tap, c.tap
+		c.droppable, c.timed = c.tap || d.isLoose(), c.tap
 		return
 	}
 	d.countMany(at)
@@ -84,9 +84,12 @@ func (d *delivery) countMany(at int64) {
 		d.easeMany()
 	}
 	for i := range d.copies {
-		d.copies[i].droppable = d.copies[i].tap
+		d.copies[i].droppable = d.copies[i].tap || d.isLoose()
 	}
 }
+
+// isLoose tells whether neither an outcome nor credit holds the message's sender back.
+func (d *delivery) isLoose() bool { return d.Settled && d.link != nil && d.link.inlet }
 
 // copies is the most copies that a message can have.
 func (p *plan) copies() int {

@@ -238,3 +238,13 @@ func inList(bad string) string {
 	}
 	return bad
 }
+
+// OneData gives the content of a body that is one data section, aliasing it; ok is false for any other body. body is what ScanMessage found.
+func OneData(body []byte) (data []byte, ok bool) {
+	code, v, bad := descriptor(body, 0)
+	if bad != "" || code != CodeData {
+		return nil, false
+	}
+	data, next, ok := variable(body, v, fmtBin8)
+	return data, ok && next == len(body)
+}

@@ -1,0 +1,123 @@
+package forwarder
+
+import (
+	"errors"
+	"time"
+
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+)
+
+// What the adapters of other protocols see of the node: the outlets of their schemes (Handle, Scheme, Outlet, Copy), and the way in for
+// what their connections send (Inlet). Their connections ask for rows by commands (admin.Subscribe, admin.Withdraw).
+
+// Handle has the hops of a scheme reached by s, as "relay-conn:7" by that of "relay-conn". Call it before the node listens.
+func (n *Node) Handle(scheme string, s Scheme) { n.schemes[scheme] = s }
+
+// InletOptions say what an inlet is for. The zero value is usable.
+type InletOptions struct {
+	Account *admin.Account // what may be sent to; nil is all plain names, and no scheme
+	Source  any            // given back by Message.Source: an outlet knows by it where a message came from
+	Window  int            // messages without an outcome that the adapter lets its connection have; 0 is Options.LinkCredit
+}
+
+// Inlet is the way in for the messages of one connection of another protocol. Its methods are not safe for concurrent use, as those of a
+// connection's reader need not be. What it sends goes out in the order that it was sent in, to each hop.
+//
+// An inlet has no credit: the adapter stops reading its connection while Window messages have no outcome. What wants no outcome is
+// dropped and counted at the hard limit of a hop.
+type Inlet struct {
+	c *conn
+	l *inlink
+}
+
+// NewInlet makes an inlet. It needs no closing: it is gone when what it sent has its outcomes.
+func (n *Node) NewInlet(o InletOptions) *Inlet {
+	if o.Account == nil {
+		o.Account = &admin.Account{}
+	}
+	if o.Window == 0 {
+		o.Window = n.options.LinkCredit
+	}
+	c := &conn{n: n, account: o.Account}
+	l := &inlink{c: c, inlet: true, source: o.Source}
+	l.window.Store(int32(o.Window))
+	return &Inlet{c, l}
+}
+
+// ErrTooLarge refuses a message that an inlet does not take: they do not cut through.
+var ErrTooLarge = errors.New("a message of more than 1 MiB")
+
+// Send takes a whole AMQP message, which has its address as `to`, and works out who gets it. The copies leave with Flush, up to which
+// payload must stay as it is. told gets the outcome once, from any goroutine and perhaps before Send returns: a lock of the inlet is held, so
+// it may only enqueue, and Send must not be called with what it locks. Where told is nil the message is pre-settled.
+//
+// An address that matches nothing is rejected, amqp:not-found. An error says that the payload is no message, or too large: told is not
+// called. Cost: that of a transfer without the AMQP, no allocation in steady state.
+func (in *Inlet) Send(payload []byte, told func(Outcome)) error {
+	if len(payload) > streamFrom {
+		return ErrTooLarge
+	}
+	c, l := in.c, in.l
+	c.lock()
+	defer c.release()
+	d := newDelivery(c, l, nil)
+	d.Payload, d.Settled, d.told, d.source = payload, told == nil, told, l.source
+	if err := wire.ScanHead(payload, &d.scan); err != nil {
+		d.recycle()
+		return err
+	}
+	d.findMarks()
+	if !d.Settled {
+		d.keep()
+	}
+	l.used++
+	l.seq++
+	d.seq, d.born, l.settled = l.seq, c.clock(), d.Settled
+	l.countMessage()
+	if d.lives(); d.until != 0 && d.until <= d.born {
+		c.expired(d)
+		return nil
+	}
+	c.forward(l, d)
+	return nil
+}
+
+// Flush hands the copies of what was sent to their outlets.
+func (in *Inlet) Flush() { in.c.AfterInput() }
+
+// Source is what the inlet that the message came by was made with; nil for one that came over AMQP.
+func (m *Message) Source() any { return m.source }
+
+// Keep makes the copy's message one that outlives Deliver: what an outlet keeps until later.
+func (c *Copy) Keep() { c.Message.keep() }
+
+// Expires is when a copy that was not sent is given back (Released), and whether it is the message's life that ends then (Expired).
+func (c *Copy) Expires() (at time.Time, life bool) {
+	return time.Unix(0, c.expires), c.Message.until != 0 && c.Message.until <= c.expires
+}
+
+// Expired is the outcome of a copy whose message's life was over before it was sent.
+func Expired() Outcome { return expiredOutcome() }
+
+// Rejected is the outcome of a copy that its hop cannot take, and why.
+func Rejected(condition wire.Symbol, text string) Outcome { return rejected(condition, text) }
+
+// Property gives a property of the message as text: an application property, else a standard one by its name in the specification ("reply-to",
+// "correlation-id"). ok is false where there is none, or one without a text.
+func (m *Message) Property(name string) (text string, ok bool) { return m.property(name) }
+
+// Data gives the body of a message whose body is one data section, aliasing the payload, and its content-type.
+func (m *Message) Data() (data []byte, contentType string, ok bool) {
+	var s wire.Sections
+	if wire.ScanMessage(m.Payload, &s) != nil {
+		return nil, "", false
+	}
+	if data, ok = wire.OneData(s.Body.Of(m.Payload)); !ok {
+		return nil, "", false
+	}
+	if p := s.Properties; p.End > p.Start {
+		contentType, _, _ = wire.StandardProperty(p.Of(m.Payload), "content-type")
+	}
+	return data, contentType, true
+}
