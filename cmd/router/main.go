@@ -115,7 +115,7 @@ func (f *flags) load() (app.Config, error) {
 		c.HTTP.Listen = f.http
 	}
 	f.defaults(&c)
-	return c, nil
+	return c, c.Environment(os.LookupEnv)
 }
 
 // defaultTable is loaded where nothing else is asked for.

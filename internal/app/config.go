@@ -33,6 +33,7 @@ type Config struct {
 
 	Users            string `yaml:"users"` // file of those who may log in; relative to the file that names it; empty is nobody
 	Hops             []Hop  `yaml:"hops"`
+	Events           Events `yaml:"events"`
 	TableCredentials bool   `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
 
 	file  string         // that it was read from
@@ -286,6 +287,9 @@ func (c *Config) validate() (admin.Role, error) {
 		if key, err := c.Hops[i].check(); err != nil {
 			return role, c.at(fmt.Sprintf("hops[%d]%s", i, key), err)
 		}
+	}
+	if key, err := c.Events.check(); err != nil {
+		return role, c.at("events"+key, err)
 	}
 	if h := c.HTTP.Listen; h != "" && h != "off" {
 		if _, _, err := net.SplitHostPort(h); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/events"
 	"github.com/fingerpost/fingerpost/internal/web"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -35,6 +36,7 @@ type App struct {
 	log    *slog.Logger
 	table  *routetable.Table
 	node   *forwarder.Node
+	events *events.Router
 	http   *web.Server
 	files  *tableFiles
 	secret *secrets
@@ -121,6 +123,10 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
 	registerNode(core, a.node)
+	if err := a.startEvents(core, id); err != nil {
+		a.Stop()
+		return nil, err
+	}
 	lines, err := a.listen()
 	if err != nil {
 		a.Stop()
@@ -178,8 +184,9 @@ func (a *App) listen() (lines []string, err error) {
 	}
 	if h := a.config.HTTP.Listen; h != "" && h != "off" {
 		a.http, err = web.Listen(h, web.Options{
-			Ready: a.ready.Load,
-			AMQP:  a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
+			Ready:  a.ready.Load,
+			Events: a.events.Handler(),
+			AMQP:   a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
 				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats,
 			},
@@ -243,6 +250,9 @@ func (a *App) Stop() {
 	defer cancel()
 	if a.cancel != nil {
 		a.cancel()
+	}
+	if a.events != nil {
+		a.events.Close()
 	}
 	a.node.Stop(ctx)
 	if a.http != nil {

@@ -245,6 +245,7 @@ func needRestart(old, now *Config) (keys []string) {
 	add("state", old.State, now.State)
 	add("listeners", withoutFiles(old.Listeners), withoutFiles(now.Listeners))
 	add("http", old.HTTP, now.HTTP)
+	add("events", old.Events.shown(), now.Events.shown())
 	a, b := old.Limits, now.Limits
 	for _, l := range []*Limits{&a, &b} { // those that change at once
 		l.Connections, l.ConnectionsPerHost, l.Sessions, l.Links = 0, 0, 0, 0

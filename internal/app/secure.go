@@ -58,7 +58,7 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
-	in(&c.State, &c.Users)
+	in(&c.State, &c.Users, &c.Events.Tokens)
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}
@@ -95,6 +95,9 @@ func (c *Config) secure() (*secured, error) {
 	if s.hops, err = c.hops(); err != nil {
 		return nil, err
 	}
+	if _, err := readTokens(c.Events.Tokens); err != nil {
+		return nil, c.at("events.tokens", err)
+	}
 	s.openFiles = c.openFiles()
 	return s, nil
 }
@@ -117,7 +120,7 @@ func (c *Config) users() (forwarder.Users, error) {
 
 // openFiles are the files with secrets that not only their owner can read.
 func (c *Config) openFiles() (open []string) {
-	names := []string{c.Users}
+	names := []string{c.Users, c.Events.Tokens}
 	for _, l := range c.Listeners {
 		names = append(names, l.TLS.Key)
 	}

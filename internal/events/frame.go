@@ -95,12 +95,12 @@ func (f *frame) parse(b []byte) error {
 		if name, value, more, err = m.next(); err != nil || !more {
 			break
 		}
-		if bytes.IndexByte(name, '\\') >= 0 {
-			if name, _ = text(append(append([]byte{'"'}, name...), '"')); name == nil {
-				continue
-			}
+		p := f.field(name)
+		if p == nil && bytes.IndexByte(name, '\\') >= 0 {
+			name, _ = text(append(append([]byte{'"'}, name...), '"'))
+			p = f.field(name)
 		}
-		if p := f.field(name); p != nil {
+		if p != nil {
 			if *p != nil {
 				return errors.New("a member is there twice: " + string(name))
 			}

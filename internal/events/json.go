@@ -2,8 +2,10 @@ package events
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math/bits"
 )
 
 // maxDepth is how deep a JSON value may be nested.
@@ -60,6 +62,13 @@ func (m *members) next() (name, value []byte, more bool, err error) {
 }
 
 func skipBlank(b []byte, i int) int {
+	if i < len(b) && b[i] > ' ' {
+		return i // most frames have none
+	}
+	return skipBlanks(b, i)
+}
+
+func skipBlanks(b []byte, i int) int {
 	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
 		i++
 	}
@@ -146,12 +155,13 @@ func skipString(b []byte, i int) int {
 		return -1
 	}
 	for i++; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
-			return i + 1
-		case c < ' ':
+		if i = skipPlain(b, i); i == len(b) {
 			return -1
-		case c == '\\':
+		}
+		switch b[i] {
+		case '"':
+			return i + 1
+		case '\\':
 			if i++; i == len(b) {
 				return -1
 			}
@@ -162,9 +172,28 @@ func skipString(b []byte, i int) int {
 			} else if bytes.IndexByte([]byte(`"\/bfnrt`), b[i]) < 0 {
 				return -1
 			}
+		default:
+			return -1
 		}
 	}
 	return -1
+}
+
+// skipPlain goes on to a quote, a backslash, a control character, or the end, eight bytes at a time while there are.
+func skipPlain(b []byte, i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		quote, slash := x^'"'*ones, x^'\\'*ones
+		// The lowest bit that is set is that of a byte sought; those above it need not be.
+		if found := ((quote-ones)&^quote | (slash-ones)&^slash | (x-' '*ones)&^x) & highs; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
+		i++
+	}
+	return i
 }
 
 func isHex(c byte) bool {
@@ -173,13 +202,22 @@ func isHex(c byte) bool {
 
 // skipScalar gives the end of true, false, null or a number.
 func skipScalar(b []byte, i int) int {
-	for _, word := range [...]string{"true", "false", "null"} {
+	word := ""
+	switch b[i] {
+	case 't':
+		word = "true"
+	case 'f':
+		word = "false"
+	case 'n':
+		word = "null"
+	case '-':
+		i++
+	}
+	if word != "" {
 		if len(b)-i >= len(word) && string(b[i:i+len(word)]) == word {
 			return i + len(word)
 		}
-	}
-	if b[i] == '-' {
-		i++
+		return -1
 	}
 	from := i
 	if i = skipDigits(b, i); i == from || b[from] == '0' && i > from+1 {

@@ -23,9 +23,9 @@ type segment struct {
 // Invariant: depth is the events in queue, replays not counted, and in writing.
 type outbox struct {
 	queue   []segment
-	writing segment // given to the socket, which has not taken all of it
-	left    int     // bytes of it
-	spare   []byte
+	writing segment  // given to the socket, which has not taken all of it
+	left    int      // bytes of it
+	spares  [][]byte // to be filled again
 	depth   int
 	bytes   int
 	since   time.Time // the socket took something last, or was given something when it had nothing
@@ -37,8 +37,11 @@ func (o *outbox) tail() *segment {
 	if n := len(o.queue); n > 0 && len(o.queue[n-1].replay.places) == 0 && len(o.queue[n-1].frames) < segmentBytes {
 		return &o.queue[n-1]
 	}
-	o.queue = append(o.queue, segment{frames: o.spare[:0]})
-	o.spare = nil
+	var s segment
+	if n := len(o.spares); n > 0 {
+		s.frames, o.spares = o.spares[n-1], o.spares[:n-1]
+	}
+	o.queue = append(o.queue, s)
 	return &o.queue[len(o.queue)-1]
 }
 
@@ -100,10 +103,13 @@ func (o *outbox) Output(spare []byte) []byte {
 // maxQueue is how many segments the list keeps room for.
 const maxQueue = 16
 
+// maxSpares is how many buffers are kept: what one read of a sender fills.
+const maxSpares = 4
+
 // keep has a buffer used again.
 func (o *outbox) keep(b []byte) {
-	if cap(b) > 0 && cap(b) <= 4*segmentBytes {
-		o.spare = b[:0]
+	if cap(b) > 0 && cap(b) <= 4*segmentBytes && len(o.spares) < maxSpares {
+		o.spares = append(o.spares, b[:0])
 	}
 }
 
@@ -121,7 +127,7 @@ func (o *outbox) Wrote(n int) {
 // idle gives buffers back where nothing waits: it is for a clock.
 func (o *outbox) idle() {
 	if o.empty() {
-		o.spare, o.queue = nil, nil
+		o.spares, o.queue = nil, nil
 	}
 }
 

@@ -13,14 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/websocket"
 	"github.com/fingerpost/fingerpost/routetable"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a router and its components, all in memory, with a clock that goes when everybody waits.
 type world struct {

@@ -19,6 +19,7 @@ type Options struct {
 	Ready   func() bool // whether the router takes messages; nil: it does
 	Metrics Metrics
 	AMQP    http.Handler // at /amqp; nil: there is none
+	Events  http.Handler // at /router/manager; nil: there is none
 }
 
 // Listen opens the port.
@@ -45,6 +46,9 @@ func handler(o Options) http.Handler {
 	mux.Handle("GET /metrics", o.Metrics.handler())
 	if o.AMQP != nil {
 		mux.Handle("/amqp", o.AMQP)
+	}
+	if o.Events != nil {
+		mux.Handle("/router/manager", o.Events)
 	}
 	return mux
 }
