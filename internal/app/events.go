@@ -110,10 +110,20 @@ func (d *Duration) set(text string) error {
 		*d = Duration(seconds * float64(time.Second))
 		return nil
 	}
-	return d.UnmarshalYAML(&yaml.Node{Value: text})
+	v, err := time.ParseDuration(text)
+	if err != nil || v < 0 {
+		return fmt.Errorf("%q is not a duration: write 30s, or a number of seconds", text)
+	}
+	*d = Duration(v)
+	return nil
 }
 
-func (s *Size) set(text string) error { return s.UnmarshalYAML(&yaml.Node{Value: text}) }
+func (s *Size) set(text string) error {
+	if s.UnmarshalYAML(&yaml.Node{Value: text}) != nil {
+		return fmt.Errorf("%q is not a size: write 256MiB or a number of bytes", text)
+	}
+	return nil
+}
 
 func setInt(n *int) func(string) error {
 	return func(text string) (err error) {
@@ -229,12 +239,13 @@ func (a *App) startEvents(core *admin.Core, id string) error {
 	for _, r := range c.Restart {
 		restart[r.Name] = r.Command
 	}
-	a.events, err = events.New(core, events.Options{
+	a.events = events.New(core, events.Options{
 		ID: id, Window: time.Duration(c.Window), WindowBytes: int(c.WindowBytes), Soft: c.Soft, Hard: c.Hard, Stall: time.Duration(c.Stall),
 		HealthEvery: time.Duration(c.HealthEvery), HealthLimit: c.HealthLimit, InfoEvery: time.Duration(c.InfoEvery),
 		Restart: restart, Origins: a.config.HTTP.Origins, Authorize: authorizer(tokens), Log: a.log,
 	})
-	return err
+	a.events.Attach(a.node)
+	return nil
 }
 
 // shown is the configuration with pointers followed, to be compared.

@@ -332,6 +332,7 @@ func (c *conn) join(name string, again bool) bool {
 			c.origin, c.address = "event:"+key, "event-conn:"+key
 			c.caller = admin.Caller{User: c.account.Name, Remote: c.remote, Via: c.origin}
 			c.log = r.log.With("component", name)
+			r.open()
 			r.conns[key] = c
 			r.joined++
 			c.record = r.recordOf(c)

@@ -36,10 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 func beRouter() {
-	r, err := New(admin.New(routetable.New(), admin.Options{}), Options{ID: "R", WindowBytes: 32 << 20}) // soon full, as after a while
-	if err != nil {
-		panic(err)
-	}
+	r := New(admin.New(routetable.New(), admin.Options{}), Options{ID: "R", WindowBytes: 32 << 20}) // soon full, as after a while
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)

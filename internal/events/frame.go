@@ -126,6 +126,7 @@ type event struct {
 	data     []byte
 	answer   []byte // the member response; nil is none
 	context  []byte // nil is none
+	payload  []byte // the AMQP message that it came as; nil is none
 }
 
 // event reads the event that a frame holds.

@@ -13,8 +13,11 @@ const (
 	refCost    = 10  // and the place of an event among those of its kind
 )
 
-// chunk is a piece of the ring's memory. What is below its length never changes, so that a replay reads it without the lock.
-type chunk struct{ b []byte }
+// chunk is a piece of the ring's memory. What was used of it never changes, so that a replay reads it without the lock.
+type chunk struct {
+	b    []byte // all of it; set when it is made
+	used int    // bytes: the ring's
+}
 
 // entry is an event in the ring.
 type entry struct {
@@ -98,15 +101,15 @@ func (r *ring) add(k *kind, at int64, origin uint32, seq uint64, n int, write fu
 	if !k.named {
 		r.nameKind(k)
 	}
-	from := len(c.b)
-	b := binary.LittleEndian.AppendUint64(c.b, uint64(at))
+	from := c.used
+	b := binary.LittleEndian.AppendUint64(c.b[:from], uint64(at))
 	b = binary.LittleEndian.AppendUint64(b, seq)
 	b = binary.LittleEndian.AppendUint32(b, k.id)
 	b = binary.LittleEndian.AppendUint32(b, origin)
 	b = binary.LittleEndian.AppendUint32(b, 0)
 	b = write(b)
 	binary.LittleEndian.PutUint32(b[from+24:], uint32(len(b)-from-headBytes))
-	c.b = b
+	c.used = len(b)
 	k.places = append(k.places, place((r.first+uint64(len(r.chunks))-1)<<32|uint64(from)))
 	r.count++
 	r.bytes += refCost
@@ -115,15 +118,15 @@ func (r *ring) add(k *kind, at int64, origin uint32, seq uint64, n int, write fu
 
 // room gives a chunk with room for n bytes.
 func (r *ring) room(n int) *chunk {
-	if last := len(r.chunks) - 1; last >= 0 && cap(r.chunks[last].b)-len(r.chunks[last].b) >= n {
+	if last := len(r.chunks) - 1; last >= 0 && len(r.chunks[last].b)-r.chunks[last].used >= n {
 		return r.chunks[last]
 	}
-	c := &chunk{b: make([]byte, 0, max(n, chunkBytes))}
-	for r.bytes+cap(c.b) > r.max && len(r.chunks) > 0 {
+	c := &chunk{b: make([]byte, max(n, chunkBytes))}
+	for r.bytes+len(c.b) > r.max && len(r.chunks) > 0 {
 		r.dropped += uint64(r.dropFirst())
 	}
 	r.chunks = append(r.chunks, c)
-	r.bytes += cap(c.b)
+	r.bytes += len(c.b)
 	return c
 }
 
@@ -148,7 +151,7 @@ func (r *ring) evict(now int64) {
 
 // newest is the time of the last event of a chunk.
 func (r *ring) newest(c *chunk) (at int64) {
-	for b := c.b; len(b) > 0; {
+	for b := c.b[:c.used]; len(b) > 0; {
 		e := entryAt(b)
 		at, b = e.at, b[headBytes+len(e.body):]
 	}
@@ -158,7 +161,7 @@ func (r *ring) newest(c *chunk) (at int64) {
 // dropFirst forgets the oldest chunk, and tells how many events were in it.
 func (r *ring) dropFirst() (n int) {
 	c := r.chunks[0]
-	for b := c.b; len(b) > 0; n++ {
+	for b := c.b[:c.used]; len(b) > 0; n++ {
 		e := entryAt(b)
 		b = b[headBytes+len(e.body):]
 		k := r.kinds[e.kind]
@@ -175,7 +178,7 @@ func (r *ring) dropFirst() (n int) {
 	r.chunks = slices.Clone(r.chunks[1:]) // a view may read the list that was
 	r.first++
 	r.count -= n
-	r.bytes -= cap(c.b) + n*refCost
+	r.bytes -= len(c.b) + n*refCost
 	return n
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -92,13 +93,17 @@ type Router struct {
 	shareable map[string]bool
 	ownSeq    uint64 // of the last shareable event that came to this router first
 	groups    []routetable.Group
-	frame     []byte // scratch
+	frame     []byte // scratch, as body and sent are
+	body      []byte
+	sent      []byte
+	inlet     *forwarder.Inlet // for hops that are not ours; nil: there is no node
 	stamp     stamp
 	stopping  bool
+	opened    bool // the row of the ring is there
 }
 
-// New makes the event router of a node, and the row that has its events kept. Close ends it.
-func New(core *admin.Core, o Options) (*Router, error) {
+// New makes the event router of a node. Close ends it.
+func New(core *admin.Core, o Options) *Router {
 	o = o.withDefaults()
 	r := &Router{
 		o: o, log: o.Log, core: core, table: core.Table(), began: time.Now(), stop: make(chan struct{}),
@@ -107,13 +112,22 @@ func New(core *admin.Core, o Options) (*Router, error) {
 		ring:  ring{window: int64(o.Window), max: o.WindowBytes},
 	}
 	r.ring.forget = r.forgetKind
+	r.running.Go(r.loop)
+	return r
+}
+
+// open makes the row that has events kept, when there is a use for it. Called under the lock.
+func (r *Router) open() {
+	if r.opened {
+		return
+	}
 	row := routetable.NewRoute("event:*", ringAddress)
 	row.Origin, row.Optional, row.Note = routetable.OriginSystem, true, "events are kept for replay"
 	if _, err := r.table.Apply(routetable.Op{Verb: routetable.VerbAdd, Route: row, Columns: routetable.ColOptional}); err != nil {
-		return nil, err
+		r.log.Error("events are not kept for replay: the row could not be made", "error", err)
+		return
 	}
-	r.running.Go(r.loop)
-	return r, nil
+	r.opened = true
 }
 
 // ringAddress is the hop that keeps events.

@@ -19,6 +19,8 @@ type plan struct {
 
 	keep   bool    // in the ring
 	routed bool    // a row counts
+	others bool    // a row leads to a hop that the node reaches
+	brief  bool    // names were looked up for it: it holds for its generation only
 	to     []*conn // each gets a copy
 	oneOf  []pool  // one of each gets one
 }
@@ -34,6 +36,7 @@ type pool struct {
 func (r *Router) publish(e *event, from *conn, d *dirty) (at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.open()
 	k := r.kindOf(e)
 	p := r.planOf(k)
 	at = r.tick()
@@ -54,6 +57,9 @@ func (r *Router) publish(e *event, from *conn, d *dirty) (at int64) {
 		if c := g.choose(); c != nil {
 			c.push(b, at, d)
 		}
+	}
+	if p.others && r.inlet != nil {
+		r.sendOn(k, e, at)
 	}
 	if !p.routed {
 		r.dropped(k, at)
@@ -106,20 +112,20 @@ func direction(response bool) int {
 // planOf gives what the table has for a kind of event now. Called under the lock.
 func (r *Router) planOf(k *kind) *plan {
 	p, s := &k.plan, r.table.Snapshot()
-	if p.made && p.joined == r.joined && !s.ChangedSince(p.generation, k.address) {
+	if p.made && p.joined == r.joined && (p.generation == s.Generation() || !p.brief && !s.ChangedSince(p.generation, k.address)) {
 		p.generation = s.Generation()
 		return p
 	}
 	*p = plan{made: true, generation: s.Generation(), joined: r.joined, to: p.to[:0], oneOf: p.oneOf[:0]}
 	r.groups = s.LookupInto(r.groups[:0], k.address, nil)
 	for i := range r.groups {
-		r.planGroup(p, &r.groups[i])
+		r.planGroup(p, s, &r.groups[i], 1)
 	}
 	return p
 }
 
 // planGroup adds the components that a group of rows leads to: each of them once.
-func (r *Router) planGroup(p *plan, g *routetable.Group) {
+func (r *Router) planGroup(p *plan, s *routetable.Snapshot, g *routetable.Group, depth int) {
 	var of []*conn
 	for i := range g.Matches {
 		m := &g.Matches[i]
@@ -133,6 +139,15 @@ func (r *Router) planGroup(p *plan, g *routetable.Group) {
 		case "event-conn":
 			if c := r.conns[m.Hop.Name]; c != nil && !slices.Contains(of, c) {
 				of = append(of, c)
+			}
+		case routetable.NullAddress:
+		default:
+			p.others = true
+			if m.Hop.IsName() && depth < routetable.MaxDepth { // there may be components behind it
+				p.brief = true
+				for _, inner := range s.Inner(nil, m.Hop, nil) {
+					r.planGroup(p, s, &inner, depth+1)
+				}
 			}
 		}
 	}
