@@ -1,12 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -31,6 +33,13 @@ type Events struct {
 	Topology    *bool          `yaml:"topology"`    // /topology is served; nil: unless ENVIRONMENT is production
 	Tokens      string         `yaml:"tokens"`      // file of tokens; relative to the file that names it; empty: this machine only, and no token
 	Restart     []EventRestart `yaml:"restart"`
+	Links       []EventLink    `yaml:"links"`
+}
+
+// EventLink is another router that is dialled.
+type EventLink struct {
+	URL       string `yaml:"url"`       // ws://HOST:PORT/router/link
+	TokenFile string `yaml:"tokenFile"` // its first line is the token; relative to the file that names it; empty: none
 }
 
 // EventRestart is how a component is started again.
@@ -65,6 +74,12 @@ func (e *Events) check() (key string, err error) {
 			return fmt.Sprintf(".restart[%d]", i), errors.New("write {name: NAME, command: [PROGRAM, ARGUMENT…]}")
 		}
 	}
+	for i, l := range e.Links {
+		u, err := url.Parse(l.URL)
+		if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" || u.User != nil {
+			return fmt.Sprintf(".links[%d].url", i), errors.New("write ws://HOST:PORT/router/link, or wss://")
+		}
+	}
 	return "", nil
 }
 
@@ -97,6 +112,11 @@ func (c *Config) Environment(lookup func(string) (string, bool)) error {
 		if err := v.set(text); err != nil {
 			return fmt.Errorf("environment %s: %w", name, err)
 		}
+	}
+	host, hasHost := lookup("EDRI_SWITCH_HOST")
+	port, hasPort := lookup("EDRI_SWITCH_PORT")
+	if hasHost || hasPort {
+		e.Links = append(e.Links, EventLink{URL: "ws://" + net.JoinHostPort(cmp.Or(host, "localhost"), cmp.Or(port, "8899")) + "/router/link"})
 	}
 	if text, _ := lookup("ENVIRONMENT"); e.Topology == nil && strings.EqualFold(text, "production") {
 		e.Topology = new(bool)
@@ -245,6 +265,15 @@ func (a *App) startEvents(core *admin.Core, id string) error {
 		Restart: restart, Origins: a.config.HTTP.Origins, Authorize: authorizer(tokens), Log: a.log,
 	})
 	a.events.Attach(a.node)
+	for i, l := range c.Links {
+		token := ""
+		if l.TokenFile != "" {
+			if token, err = readPassword(l.TokenFile); err != nil {
+				return &ConfigError{a.config.at(fmt.Sprintf("events.links[%d].tokenFile", i), err)}
+			}
+		}
+		a.events.Dial(events.Link{URL: l.URL, Token: token})
+	}
 	return nil
 }
 

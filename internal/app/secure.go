@@ -59,6 +59,9 @@ func (c *Config) resolve(dir string) {
 		}
 	}
 	in(&c.State, &c.Users, &c.Events.Tokens)
+	for i := range c.Events.Links {
+		in(&c.Events.Links[i].TokenFile)
+	}
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}

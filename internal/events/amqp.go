@@ -70,7 +70,7 @@ func (o *nameOutlet) Deliver(batch []*forwarder.Copy) (int, error) {
 			continue
 		}
 		e.payload = c.Message.Payload
-		o.r.publish(&e, nil, &d)
+		o.r.publish(&e, &d)
 		c.Settle(forwarder.Outcome{Kind: wire.Accepted})
 	}
 	d.flush()

@@ -37,6 +37,7 @@ type conn struct {
 	remote  string
 	ws      *websocket.Conn
 	log     *slog.Logger
+	link    *linkPart // of another router; nil: a component
 	name    string
 	key     string // the name in addresses
 	origin  string // event:KEY
@@ -113,6 +114,19 @@ func (c *conn) push(frame []byte, at int64, d *dirty) {
 	c.bound()
 }
 
+// pushLink queues an event for another router: payload is its frame, without the frame of the WebSocket. Called under Router.mu.
+func (c *conn) pushLink(payload []byte, at int64, d *dirty) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.out.say(func(b []byte) []byte { return append(b, payload...) }, c.ws.Client())
+	c.out.count(at)
+	d.note(c)
+	c.bound()
+}
+
 // bound holds the backlog to its limits. Called under the lock.
 func (c *conn) bound() {
 	o := &c.r.o
@@ -156,7 +170,7 @@ func (c *conn) say(d *dirty, write func([]byte) []byte) {
 	if c.over {
 		return
 	}
-	c.out.say(write, false)
+	c.out.say(write, c.ws.Client())
 	d.note(c)
 	c.bound()
 }
@@ -229,10 +243,7 @@ func (r *Router) Serve(nc net.Conn, already []byte, account *Account) {
 		nc.Close()
 		return
 	}
-	c := &conn{r: r, account: account, log: r.log, left: make(chan struct{})}
-	if a := nc.RemoteAddr(); a != nil {
-		c.remote = a.String()
-	}
+	c := r.newConn(account, nc.RemoteAddr())
 	c.ws = websocket.New(nc, already, false, websocket.Options{
 		MaxMessage: maxFrameBytes, PingEvery: pingEvery, PongWait: pongWait, Mutex: &c.mu, Line: &c.out, Release: c.release,
 	})
@@ -240,6 +251,14 @@ func (r *Router) Serve(nc net.Conn, already []byte, account *Account) {
 		defer r.running.Done()
 		c.serve()
 	}()
+}
+
+func (r *Router) newConn(account *Account, remote net.Addr) *conn {
+	c := &conn{r: r, account: account, log: r.log, left: make(chan struct{})}
+	if remote != nil {
+		c.remote = remote.String()
+	}
+	return c
 }
 
 func (c *conn) serve() {
@@ -423,7 +442,7 @@ func (c *conn) handleEvent() {
 		c.refuse(&c.dirty, c.f.ref, "unauthorized", "this type is not for this account to send")
 		return
 	}
-	at := c.r.publish(e, nil, &c.dirty)
+	at := c.r.publish(e, &c.dirty)
 	if ref := c.f.ref; ref != nil {
 		c.say(&c.dirty, func(b []byte) []byte {
 			return append(appendTime(append(appendAnswer(b, "accepted", ref), `,"time":`...), at), '}')

@@ -21,7 +21,8 @@ type frame struct {
 	op, ref, name, id, kind, data, response, context         []byte
 	direction, fromTime, protocol, restart, token, shareable []byte
 	check, status, exceptions, vitals                        []byte
-	router, origin, seq, via, requests, responses, markers   []byte
+	router, origin, seq, requests, responses, markers, paths []byte
+	code, message                                            []byte
 }
 
 // field gives the place of a member; nil where no op knows the name.
@@ -74,14 +75,18 @@ func (f *frame) linkField(name []byte) *[]byte {
 		return &f.origin
 	case "seq":
 		return &f.seq
-	case "via":
-		return &f.via
 	case "requests":
 		return &f.requests
 	case "responses":
 		return &f.responses
 	case "markers":
 		return &f.markers
+	case "paths":
+		return &f.paths
+	case "code":
+		return &f.code
+	case "message":
+		return &f.message
 	}
 	return nil
 }
@@ -263,14 +268,25 @@ func (s *stamp) append(b []byte, at int64) []byte {
 	return append(b, digits[:]...)
 }
 
-// appendEvent appends the frame of an event, as the payload of a message.
-func (s *stamp) appendEvent(b, head []byte, at int64, body []byte, replay bool) []byte {
+// appendEvent appends the frame of an event, as the payload of a message. via is the router that it came to first; empty is this one.
+func (s *stamp) appendEvent(b, head []byte, at int64, body []byte, via string, replay bool) []byte {
 	b = s.append(append(b, head...), at)
 	b = append(append(b, `",`...), body...)
+	if via != "" {
+		b = appendText(append(b, `,"via":`...), via)
+	}
 	if replay {
 		b = append(b, `,"replay":true`...)
 	}
 	return append(b, '}')
+}
+
+// via gives the router that an event came to first; empty for this one.
+func (v *view) via(origin uint32) string {
+	if origin == 0 {
+		return ""
+	}
+	return v.origins[origin]
 }
 
 // appendFrames takes events off the view and appends their frames, for a component, until there are n bytes.
@@ -280,7 +296,7 @@ func (v *view) appendFrames(b []byte, n int) []byte {
 		e := v.next()
 		var at int
 		b, at = websocket.BeginFrame(b, false)
-		b = websocket.EndFrame(s.appendEvent(b, v.head, e.at, e.body, true), at, true, false)
+		b = websocket.EndFrame(s.appendEvent(b, v.head, e.at, e.body, v.via(e.origin), true), at, true, false)
 	}
 	return b
 }

@@ -184,6 +184,9 @@ func (r *Router) loop() {
 		select {
 		case <-r.stop:
 			return
+		case <-r.demands:
+			r.tellAllDemands()
+			continue
 		case <-t.C:
 		}
 		now := r.now()
@@ -205,6 +208,9 @@ func (r *Router) sweep(now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ring.evict(now)
+	for _, s := range r.seen[1:] {
+		s.forget(now - 2*r.ring.window) // longer than what is sent again can be
+	}
 	for _, rec := range r.records {
 		r.show(rec, now)
 	}
@@ -225,6 +231,9 @@ func (r *Router) checkHealth(n uint64) {
 	var d dirty
 	id := strconv.FormatUint(n, 10)
 	for _, c := range conns {
+		if c.link != nil {
+			continue
+		}
 		c.say(&d, func(b []byte) []byte {
 			return append(append(append(b, `{"op":"health_check","check":"`...), id...), `"}`...)
 		})

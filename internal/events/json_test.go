@@ -60,7 +60,7 @@ func checkFrame(t *testing.T, b []byte) {
 		t.Fatalf("%q: a body of %d bytes, said to be %d", b, len(body), e.bodySize())
 	}
 	var s stamp
-	out := s.appendEvent(nil, k.head, 1e18+1, body, true)
+	out := s.appendEvent(nil, k.head, 1e18+1, body, "R", true)
 	if !json.Valid(out) {
 		t.Fatalf("%q becomes %q", b, out)
 	}

@@ -16,6 +16,7 @@ type segment struct {
 	events int
 	first  int64 // when the first event in it came; 0 is none
 	replay view
+	link   *linkView // a replay for another router
 }
 
 // outbox is all that waits for a component, in order: answers, replays and live events. The connection's lock guards it.
@@ -34,7 +35,7 @@ type outbox struct {
 
 // tail gives the segment that frames are appended to.
 func (o *outbox) tail() *segment {
-	if n := len(o.queue); n > 0 && len(o.queue[n-1].replay.places) == 0 && len(o.queue[n-1].frames) < segmentBytes {
+	if n := len(o.queue); n > 0 && !o.queue[n-1].isReplay() && len(o.queue[n-1].frames) < segmentBytes {
 		return &o.queue[n-1]
 	}
 	var s segment
@@ -49,12 +50,18 @@ func (o *outbox) tail() *segment {
 func (o *outbox) push(frame []byte, at int64) {
 	s := o.tail()
 	s.frames = append(s.frames, frame...)
+	o.bytes += len(frame)
+	o.count(at)
+}
+
+// count says that what was put last is an event.
+func (o *outbox) count(at int64) {
+	s := &o.queue[len(o.queue)-1]
 	if s.first == 0 {
 		s.first = at
 	}
 	s.events++
 	o.depth++
-	o.bytes += len(frame)
 }
 
 // say puts a message that is no event behind the rest.
@@ -73,20 +80,35 @@ func (o *outbox) replay(v view) {
 	}
 }
 
+func (o *outbox) replayLink(v *linkView) {
+	if len(v.chunks) > 0 {
+		o.queue = append(o.queue, segment{link: v})
+	}
+}
+
+// isReplay tells whether there are events of a replay to come.
+func (s *segment) isReplay() bool {
+	return len(s.replay.places) > 0 || s.link != nil && len(s.link.chunks) > 0
+}
+
 // Output gives the socket what is next.
 func (o *outbox) Output(spare []byte) []byte {
 	for len(o.queue) > 0 {
 		s := &o.queue[0]
 		out := s.frames
-		if len(s.replay.places) > 0 {
+		switch {
+		case len(s.replay.places) > 0:
 			o.writing = segment{first: s.replay.at(0).at}
 			out = s.replay.appendFrames(spare[:0], segmentBytes)
-		} else {
+		case s.isReplay():
+			o.writing = segment{}
+			out = s.link.appendFrames(spare[:0], segmentBytes)
+		default: // never empty: then spare would be kept, and given back
 			o.writing = *s
 			o.bytes -= len(out)
 			o.keep(spare)
 		}
-		if len(s.replay.places) == 0 {
+		if !s.isReplay() {
 			o.queue = slices.Delete(o.queue, 0, 1)
 		}
 		if len(out) > 0 {

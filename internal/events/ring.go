@@ -185,10 +185,11 @@ func (r *ring) dropFirst() (n int) {
 // view is events of one kind, as they are in the ring when it is made: oldest first. It is read without the lock, and what it has does not go
 // while it is read.
 type view struct {
-	head   []byte
-	places []place
-	chunks []*chunk
-	first  uint64
+	head    []byte
+	places  []place
+	chunks  []*chunk
+	first   uint64
+	origins []string
 }
 
 // view gives the events of a kind that are in the window now and came at from or later.

@@ -1,14 +1,17 @@
 package events
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/websocket"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -80,6 +83,11 @@ type Router struct {
 	began time.Time // the clock counts from it, whatever becomes of the wall clock
 	stop  chan struct{}
 
+	demands chan struct{} // what is demanded may have changed
+	dialer  func(ctx context.Context, url string, o websocket.DialOptions) (*websocket.Conn, error)
+	unwatch func()
+	links   atomic.Int32 // routers that are linked
+
 	running sync.WaitGroup
 
 	mu        sync.Mutex // the sequencer: an event is stamped, kept, looked up and queued under it, and a subscription made
@@ -91,10 +99,13 @@ type Router struct {
 	records   map[string]*record  // by key
 	unrouted  tally
 	shareable map[string]bool
-	ownSeq    uint64 // of the last shareable event that came to this router first
+	origins   []string // routers whose events came here, by number; this one is 0. What is in it does not change
+	seen      []*seen  // of each, but of this one
+	ownSeq    uint64   // of the last shareable event that came to this router first
 	groups    []routetable.Group
 	frame     []byte // scratch, as body and sent are
 	body      []byte
+	linkFrame []byte
 	sent      []byte
 	inlet     *forwarder.Inlet // for hops that are not ours; nil: there is no node
 	stamp     stamp
@@ -108,9 +119,12 @@ func New(core *admin.Core, o Options) *Router {
 	r := &Router{
 		o: o, log: o.Log, core: core, table: core.Table(), began: time.Now(), stop: make(chan struct{}),
 		conns: map[string]*conn{}, records: map[string]*record{}, shareable: map[string]bool{},
-		kinds: [2]map[string]*kind{{}, {}},
-		ring:  ring{window: int64(o.Window), max: o.WindowBytes},
+		kinds:   [2]map[string]*kind{{}, {}},
+		ring:    ring{window: int64(o.Window), max: o.WindowBytes},
+		demands: make(chan struct{}, 1), dialer: websocket.Dial, ownSeq: uint64(time.Now().UnixMicro()), // numbers rise over a restart too
+		origins: []string{o.ID}, seen: []*seen{nil},
 	}
+	r.unwatch = r.table.OnChange(r.noteChange)
 	r.ring.forget = r.forgetKind
 	r.running.Go(r.loop)
 	return r
@@ -146,6 +160,22 @@ func (r *Router) Close() {
 		c.ws.Close(closeGoingAway, "the router stops")
 	}
 	r.running.Wait()
+	r.unwatch()
+}
+
+// noteChange has links told where a change of the table may change what is demanded here.
+func (r *Router) noteChange(ch routetable.Change) {
+	if r.links.Load() == 0 {
+		return
+	}
+	for _, list := range [][]*routetable.Route{ch.Added, ch.Removed, ch.Updated} {
+		for _, row := range list {
+			if !strings.HasPrefix(row.Origin, "event:"+linkPrefix) {
+				r.wanted()
+				return
+			}
+		}
+	}
 }
 
 // list gives the components that are connected. Called under the lock.

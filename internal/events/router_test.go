@@ -65,7 +65,10 @@ func inWorld(t *testing.T, o Options, f func(w *world)) {
 func (w *world) start(o Options) {
 	w.t.Helper()
 	w.log = &logged{}
-	o.Log, o.ID = slog.New(slog.NewTextHandler(w.log, nil)), "R"
+	o.Log = slog.New(slog.NewTextHandler(w.log, nil))
+	if o.ID == "" {
+		o.ID = "R"
+	}
 	w.r = New(admin.New(routetable.New(), admin.Options{}), o)
 }
 

@@ -22,6 +22,7 @@ type plan struct {
 	others bool    // a row leads to a hop that the node reaches
 	brief  bool    // names were looked up for it: it holds for its generation only
 	to     []*conn // each gets a copy
+	links  []*conn // the same, where the event may cross
 	oneOf  []pool  // one of each gets one
 }
 
@@ -31,23 +32,37 @@ type pool struct {
 	of    []*conn
 }
 
-// publish gives an event its place in the order: it is stamped, kept, looked up and queued for its components. from is the link that it came by,
-// nil for others. What has to be written is in d afterwards.
-func (r *Router) publish(e *event, from *conn, d *dirty) (at int64) {
+// publish gives an event that came here first its place in the order: it is stamped, kept, looked up and queued for its components. What has to be
+// written is in d afterwards.
+func (r *Router) publish(e *event, d *dirty) (at int64) { return r.publishFrom(nil, "", 0, e, d) }
+
+// publishFrom is publish of an event that came by a link, nil for others, with the router that it came to first and its number there. One that was here
+// before is left out: then the time is 0.
+func (r *Router) publishFrom(from *conn, origin string, seq uint64, e *event, d *dirty) (at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open()
+	at = r.tick()
+	number := uint32(0)
+	if from == nil {
+		seq = r.nextSeq(e)
+	} else if number = r.originOf(origin); number == 0 || !r.seen[number].add(seq, at) {
+		return 0
+	}
 	k := r.kindOf(e)
 	p := r.planOf(k)
-	at = r.tick()
-	seq := r.nextSeq(e)
 	b, frameAt := websocket.BeginFrame(r.frame[:0], false)
 	b = append(r.stamp.append(append(b, k.head...), at), `",`...)
 	if bodyAt := len(b); p.keep {
-		b = append(b, r.ring.add(k, at, 0, seq, e.bodySize(), e.appendBody)...)
+		b = append(b, r.ring.add(k, at, number, seq, e.bodySize(), e.appendBody)...)
 	} else {
 		b = e.appendBody(b[:bodyAt])
 	}
+	payload := b[frameAt+4:] // without via: what links get
+	if from != nil {
+		b = appendText(append(b, `,"via":`...), origin)
+	}
+	sent := seq != 0 && r.sendLinks(from, origin, seq, p, payload, at, d)
 	b = websocket.EndFrame(append(b, '}'), frameAt, true, false)
 	r.frame = b
 	for _, c := range p.to {
@@ -61,13 +76,34 @@ func (r *Router) publish(e *event, from *conn, d *dirty) (at int64) {
 	if p.others && r.inlet != nil {
 		r.sendOn(k, e, at)
 	}
-	if !p.routed {
+	if !p.routed && !sent {
 		r.dropped(k, at)
 	}
 	if cap(b) > maxScratch {
 		r.frame = nil
 	}
 	return at
+}
+
+// sendLinks queues an event that may cross for the links that want it: never back the way it came, nor to where it came from. payload lacks its
+// last brace.
+func (r *Router) sendLinks(from *conn, origin string, seq uint64, p *plan, payload []byte, at int64, d *dirty) (sent bool) {
+	if len(p.links) == 0 {
+		return false
+	}
+	if from == nil {
+		origin = r.o.ID
+	}
+	b := append(append(r.linkFrame[:0], payload...), '}')
+	b = appendLinkEvent(b, origin, seq)
+	for _, c := range p.links {
+		if c != from && c.link.router != origin {
+			c.pushLink(b, at, d)
+			sent = true
+		}
+	}
+	r.linkFrame = b
+	return sent
 }
 
 // maxScratch is how large a buffer is kept.
@@ -116,7 +152,7 @@ func (r *Router) planOf(k *kind) *plan {
 		p.generation = s.Generation()
 		return p
 	}
-	*p = plan{made: true, generation: s.Generation(), joined: r.joined, to: p.to[:0], oneOf: p.oneOf[:0]}
+	*p = plan{made: true, generation: s.Generation(), joined: r.joined, to: p.to[:0], links: p.links[:0], oneOf: p.oneOf[:0]}
 	r.groups = s.LookupInto(r.groups[:0], k.address, nil)
 	for i := range r.groups {
 		r.planGroup(p, s, &r.groups[i], 1)
@@ -132,12 +168,19 @@ func (r *Router) planGroup(p *plan, s *routetable.Snapshot, g *routetable.Group,
 		if m.Problem != "" {
 			continue
 		}
-		p.routed = p.routed || !m.Route.Optional
+		if !isLink(m.Hop) {
+			p.routed = p.routed || !m.Route.Optional
+		}
 		switch m.Hop.Scheme {
 		case "replay":
 			p.keep = true
 		case "event-conn":
-			if c := r.conns[m.Hop.Name]; c != nil && !slices.Contains(of, c) {
+			c := r.conns[m.Hop.Name]
+			if c != nil && c.link != nil {
+				if !slices.Contains(p.links, c) {
+					p.links = append(p.links, c)
+				}
+			} else if c != nil && !slices.Contains(of, c) {
 				of = append(of, c)
 			}
 		case routetable.NullAddress:
@@ -204,7 +247,8 @@ func (r *Router) subscribe(c *conn, ref []byte, typ string, response bool, from 
 	r.unrouted.clear(typ, response)
 	var v view
 	if k := r.kinds[direction(response)][typ]; k != nil {
-		v = r.ring.view(k, from, r.now())
+		v = r.ring.view(k, from, max(r.now(), r.last))
+		v.origins = r.origins
 	}
 	c.subscribed(ref, v, d)
 	return nil

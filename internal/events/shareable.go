@@ -46,6 +46,7 @@ func (r *Router) share(types []string) bool {
 	for _, t := range types {
 		r.shareable[t] = true
 	}
+	r.wanted()
 	return true
 }
 

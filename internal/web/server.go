@@ -20,6 +20,8 @@ type Options struct {
 	Metrics Metrics
 	AMQP    http.Handler // at /amqp; nil: there is none
 	Events  http.Handler // at /router/manager; nil: there is none
+
+	EventLinks http.Handler // at /router/link; nil: there is none
 }
 
 // Listen opens the port.
@@ -49,6 +51,9 @@ func handler(o Options) http.Handler {
 	}
 	if o.Events != nil {
 		mux.Handle("/router/manager", o.Events)
+	}
+	if o.EventLinks != nil {
+		mux.Handle("/router/link", o.EventLinks)
 	}
 	return mux
 }
