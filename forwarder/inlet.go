@@ -81,13 +81,14 @@ type inlink struct {
 	c         *conn
 	l         *engine.Link
 	target    string
-	hasTarget bool // else the link is anonymous: each message says where to
-	door      bool // target $management
-	replies   bool // attached by us at another node, for what comes back from there
-	limited   bool // nothing matches the target: one message at a time
-	thirsty   bool // on conn.thirsty
-	inlet     bool // what an Inlet sends by: no link, and no credit
-	source    any  // of an inlet
+	hasTarget bool   // else the link is anonymous: each message says where to
+	door      bool   // target $management
+	replies   bool   // attached by us at another node, for what comes back from there
+	limited   bool   // nothing matches the target: one message at a time
+	thirsty   bool   // on conn.thirsty
+	inlet     bool   // what an Inlet sends by: no link, and no credit
+	source    any    // of an inlet
+	inside    string // of an inlet: names of this scheme are looked up here, though they have an outlet
 
 	plans plans
 

@@ -25,7 +25,8 @@ type Message struct {
 	marked bool   // it has annotations of nodes, which receivers do not get
 	toward string // the address that it goes back to another node by; empty: its own
 
-	source any // of the inlet that it came by
+	source any    // of the inlet that it came by
+	as     string // the address that it is looked up by; empty: its own
 
 	stream *stream // of a message that cuts through: Payload is its first part
 

@@ -177,6 +177,9 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 		}
 	}
 	to, hasTo := m.To()
+	if m.as != "" {
+		to, hasTo = []byte(m.as), true
+	}
 	p := l.plans.noTo
 	if hasTo {
 		p = l.plans.byTo[string(to)]
@@ -191,7 +194,7 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 		}
 		return p
 	}
-	name, shares := string(to), !l.hasTarget && !l.c.direct
+	name, shares := string(to), !l.hasTarget && !l.c.direct && l.inside == ""
 	if shares {
 		if p = n.shared.get(n, s, name); p != nil {
 			l.plans.keep(p)
@@ -298,6 +301,9 @@ func (p *plan) usesFirst(to string, hasTo bool, l *inlink, groups []routetable.G
 
 // matches tells whether any row fits the link's target. Called under the lock.
 func (l *inlink) matches() bool {
+	if o, _ := l.c.n.owned(l.target, l.inside); o != nil {
+		return true
+	}
 	s := l.c.n.table.Snapshot()
 	if !l.c.n.changedSince(s, l.unmatched, l.target) {
 		return false
@@ -314,6 +320,9 @@ func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, pr
 	n.count.plans.Add(1)
 	p := &plan{name: to, condition: wire.CondNotFound, pruned: n.pruned.Load()}
 	p.generation.Store(s.Generation())
+	if n.ownedPlan(p, l, to, hasTo) {
+		return p
+	}
 	if s.HasWhen() {
 		asked := property
 		property = func(name string) (string, bool) {
@@ -330,7 +339,7 @@ func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, pr
 		n.direct(p, l, to, hasTo)
 		return p
 	}
-	b := planner{n: n, s: s, p: p, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
+	b := planner{n: n, s: s, p: p, inside: l.inside, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
 	p.roots = b.groups(groups, &p.lookup, planTarget{retry: -1}, 1)
 	b.conclude()
 	*scratch = groups[:0]
@@ -343,6 +352,7 @@ type planner struct {
 	s        *routetable.Snapshot
 	p        *plan
 	hasTo    bool
+	inside   string // the space that the message comes from inside of
 	property func(string) (string, bool)
 
 	all      map[Outlet]*planTarget // targets of all groups that get a copy in any case: one for each distinct hop
@@ -450,7 +460,10 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 		t.outlet = b.n.lineFor(m.Hop, b.p.address, b.hasTo)
 		b.p.dialled = true
 	case "route", "topic", "rpc", "relay", "event", "web", "comp", "node":
-		return b.name(t, used, depth)
+		if t.outlet, _ = b.n.owned(m.Hop.Text, b.inside); t.outlet == nil {
+			return b.name(t, used, depth)
+		}
+		b.p.foreign = true
 	default:
 		if s := b.n.schemes[m.Hop.Scheme]; s != nil {
 			name := b.p.address

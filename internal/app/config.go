@@ -38,6 +38,7 @@ type Config struct {
 	Relay            Relay  `yaml:"relay"`
 	Mesh             Mesh   `yaml:"mesh"`
 	Hops             []Hop  `yaml:"hops"`
+	Events           Events `yaml:"events"`
 	TableCredentials bool   `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
 
 	file  string         // that it was read from
@@ -331,6 +332,9 @@ func (c *Config) validate() (admin.Role, error) {
 	}
 	if key, err := c.Mesh.check(); err != nil {
 		return role, c.at("mesh"+key, err)
+	}
+	if key, err := c.Events.check(); err != nil {
+		return role, c.at("events"+key, err)
 	}
 	for i, o := range c.HTTP.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {

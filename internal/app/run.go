@@ -15,6 +15,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/events"
 	"github.com/fingerpost/fingerpost/internal/mesh"
 	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/internal/web"
@@ -40,6 +41,7 @@ type App struct {
 	relay  *relay.Broker
 	mesh   *mesh.Mesh
 	grants *routetable.Table // who may use private topics of the mesh
+	events *events.Router
 	http   *web.Server
 	files  *tableFiles
 	secret *secrets
@@ -136,6 +138,10 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
 	registerNode(core, a.node, a.relay)
+	if err := a.startEvents(core, id); err != nil {
+		a.Stop()
+		return nil, err
+	}
 	lines, err := a.listen()
 	if err != nil {
 		a.Stop()
@@ -202,8 +208,9 @@ func (a *App) listen() (lines []string, err error) {
 	if h := &a.config.HTTP; h.on() {
 		a.http, err = web.Listen(h.Listen, web.Options{
 			Ready: a.ready.Load, TLS: a.secret.listenerTLS(h.url()), Log: a.log,
-			Relay: a.relay,
-			AMQP:  a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
+			Relay:  a.relay,
+			Events: a.events.Handler(), EventLinks: a.events.LinkHandler(),
+			AMQP: a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
 				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats, Relay: a.relay.Stats,
 			},
@@ -272,6 +279,9 @@ func (a *App) Stop() {
 	}
 	a.relay.Stop(ctx)
 	a.stopMesh(ctx)
+	if a.events != nil {
+		a.events.Close()
+	}
 	a.node.Stop(ctx)
 	if a.http != nil {
 		a.http.Close(ctx)

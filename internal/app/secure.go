@@ -60,7 +60,10 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
-	in(&c.State, &c.Users, &c.Relay.Keys, &c.Mesh.Keys, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
+	in(&c.State, &c.Users, &c.Relay.Keys, &c.Mesh.Keys, &c.Events.Tokens, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
+	for i := range c.Events.Links {
+		in(&c.Events.Links[i].TokenFile)
+	}
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}
@@ -102,6 +105,9 @@ func (c *Config) secure() (*secured, error) {
 	if s.keys, err = c.relayKeys(); err != nil {
 		return nil, c.at("relay.keys", err)
 	}
+	if _, err := readTokens(c.Events.Tokens); err != nil {
+		return nil, c.at("events.tokens", err)
+	}
 	s.openFiles = c.openFiles()
 	return s, nil
 }
@@ -132,7 +138,7 @@ func (c *Config) relayKeys() (*relay.Keys, error) {
 
 // openFiles are the files with secrets that not only their owner can read.
 func (c *Config) openFiles() (open []string) {
-	names := []string{c.Users, c.Relay.Keys}
+	names := []string{c.Users, c.Relay.Keys, c.Events.Tokens}
 	for _, l := range c.withTLS() {
 		names = append(names, l.TLS.Key)
 	}
