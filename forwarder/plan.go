@@ -502,7 +502,7 @@ const maxLookups = 256
 
 // name looks up a row that names another name.
 func (b *planner) name(t planTarget, outer *lookup, depth int) (planTarget, bool) {
-	if b.lookups++; depth >= routetable.MaxDepth || b.lookups > maxLookups {
+	if b.lookups++; depth > routetable.MaxDepth || b.lookups > maxLookups {
 		b.deep = true
 		return t, false
 	}
