@@ -52,6 +52,8 @@ type planGroup struct {
 	hashKey  string
 	turn     *atomic.Uint32 // round robin: of the group's first row
 	targets  []planTarget
+	outer    leaf    // the row, a name, that led here
+	isOnly   bool    // what that row leads to is one hop of this group
 	schedule []int32 // weighted: the targets of the lowest order in the turns that they get, spread evenly
 }
 
@@ -395,6 +397,7 @@ func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarg
 				continue
 			}
 			targets = append(targets, t)
+			b.nest(&t, leaf{place, int32(len(targets) - 1)})
 			if certain && t.outlet != nil {
 				b.all[t.outlet] = &targets[len(targets)-1]
 			}
@@ -410,6 +413,15 @@ func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarg
 		at = append(at, place)
 	}
 	return at
+}
+
+// nest notes, with the group that a name alone leads to, where that row is.
+func (b *planner) nest(t *planTarget, at leaf) {
+	if len(t.inner) != 1 {
+		return
+	}
+	g := &b.p.groups[t.inner[0]]
+	g.outer, g.isOnly = at, g.pick != routetable.PickAll || len(g.targets) == 1
 }
 
 // merge makes one copy of rows that lead to one hop: not optional beats optional, the first row gives the rest.
