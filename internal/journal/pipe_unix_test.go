@@ -28,7 +28,7 @@ func inPlace(t *testing.T, name string, place func(path string, mode uint32) err
 	if err := place(filepath.Join(dir, name), 0o600); err != nil {
 		t.Fatal(err)
 	}
-		_, err := journal.Check(dir, nil)
+	_, err := journal.Check(dir, nil)
 	if name != "lock" && (err == nil || !strings.Contains(err.Error(), "not a regular file")) {
 		t.Errorf("check: %v", err)
 	}
