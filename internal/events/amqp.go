@@ -119,7 +119,9 @@ func newUUID() string {
 // hopScheme are components and the ring, as hops: the router has given them an event before the node sees it.
 type hopScheme struct{ r *Router }
 
-func (s hopScheme) Outlet(h *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet { return &hopOutlet{s.r, h} }
+func (s hopScheme) Outlet(h *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
+	return &hopOutlet{s.r, h}
+}
 
 type hopOutlet struct {
 	r   *Router
