@@ -184,8 +184,9 @@ func (a *App) listen() (lines []string, err error) {
 	}
 	if h := a.config.HTTP.Listen; h != "" && h != "off" {
 		a.http, err = web.Listen(h, web.Options{
-			Ready:  a.ready.Load,
-			Events: a.events.Handler(), EventLinks: a.events.LinkHandler(),
+			Ready:    a.ready.Load,
+			Topology: a.topology(),
+			Events:   a.events.Handler(), EventLinks: a.events.LinkHandler(),
 			AMQP: a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
 				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats,

@@ -22,6 +22,8 @@ type Options struct {
 	Events  http.Handler // at /router/manager; nil: there is none
 
 	EventLinks http.Handler // at /router/link; nil: there is none
+
+	Topology *Topology // of /topology and /health; nil: they are not there
 }
 
 // Listen opens the port.
@@ -54,6 +56,9 @@ func handler(o Options) http.Handler {
 	}
 	if o.EventLinks != nil {
 		mux.Handle("/router/link", o.EventLinks)
+	}
+	if o.Topology != nil {
+		o.Topology.register(mux)
 	}
 	return mux
 }
