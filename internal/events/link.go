@@ -66,15 +66,15 @@ func (r *Router) LinkHandler() http.Handler {
 
 // ServeLink speaks with another router, on a goroutine of its own, until it has gone. already is what was read from it.
 func (r *Router) ServeLink(nc net.Conn, already []byte, account *Account) {
-	if !r.start() {
-		nc.Close()
-		return
-	}
 	c := r.newConn(account, nc.RemoteAddr())
 	c.link = &linkPart{}
 	c.ws = websocket.New(nc, already, false, c.linkOptions())
+	if !r.enter(c) {
+		c.ws.End(closeGoingAway, "the router stops")
+		return
+	}
 	go func() {
-		defer r.running.Done()
+		defer r.exit(c)
 		c.serveLink()
 	}()
 }
@@ -129,8 +129,11 @@ func (r *Router) dial(ctx context.Context, l Link) bool {
 		r.log.Info("another router is not reached", "url", l.URL, "error", err)
 		return false
 	}
-	stop := context.AfterFunc(ctx, func() { c.ws.Close(closeGoingAway, "the router stops") })
-	defer stop()
+	if !r.enter(c) {
+		c.ws.End(closeGoingAway, "the router stops")
+		return false
+	}
+	defer r.exit(c)
 	return c.serveLink()
 }
 
@@ -238,7 +241,7 @@ func (c *conn) joinLink() error {
 	c.origin, c.address = "event:"+key, "event-conn:"+key
 	c.caller = admin.Caller{User: c.account.Name, Remote: c.remote, Via: c.origin}
 	c.log = r.log.With("router", id)
-	r.open()
+	r.keepEvents()
 	r.conns[key] = c
 	r.joined++
 	r.links.Add(1)
