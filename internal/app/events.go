@@ -18,6 +18,7 @@ import (
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/events"
+	"github.com/fingerpost/fingerpost/internal/web"
 )
 
 // Events is the event router: components at /router/manager of the HTTP listener.
@@ -285,4 +286,12 @@ func (e Events) shown() any {
 	}
 	e.Topology = nil
 	return []any{e, topology}
+}
+
+// topology is what the pages of the HTTP listener look at.
+func (a *App) topology() *web.Topology {
+	shown := a.config.Events.Topology
+	return &web.Topology{
+		Name: a.node.Name(), ID: a.node.ID(), Version: Version, Table: a.table, Node: a.node, Events: a.events, Hidden: shown != nil && !*shown,
+	}
 }

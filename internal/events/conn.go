@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -50,7 +51,8 @@ type conn struct {
 	f     frame
 	e     event
 	dirty dirty
-	done  bool // it has said unsubscribe_all
+	asked []asked // subscriptions that follow each other, made together
+	done  bool    // it has said unsubscribe_all
 
 	// Guarded by Router.mu.
 	subscriptions int
@@ -239,16 +241,16 @@ func (r *Router) authorize(q *http.Request) (*Account, error) {
 
 // Serve speaks edri.v1 with a component, on a goroutine of its own, until it has gone. already is what was read from it.
 func (r *Router) Serve(nc net.Conn, already []byte, account *Account) {
-	if !r.start() {
-		nc.Close()
-		return
-	}
 	c := r.newConn(account, nc.RemoteAddr())
 	c.ws = websocket.New(nc, already, false, websocket.Options{
 		MaxMessage: maxFrameBytes, PingEvery: pingEvery, PongWait: pongWait, Mutex: &c.mu, Line: &c.out, Release: c.release,
 	})
+	if !r.enter(c) {
+		c.ws.End(closeGoingAway, "the router stops")
+		return
+	}
 	go func() {
-		defer r.running.Done()
+		defer r.exit(c)
 		c.serve()
 	}()
 }
@@ -351,7 +353,7 @@ func (c *conn) join(name string, again bool) bool {
 			c.origin, c.address = "event:"+key, "event-conn:"+key
 			c.caller = admin.Caller{User: c.account.Name, Remote: c.remote, Via: c.origin}
 			c.log = r.log.With("component", name)
-			r.open()
+			r.keepEvents()
 			r.conns[key] = c
 			r.joined++
 			c.record = r.recordOf(c)
@@ -392,16 +394,42 @@ func (c *conn) read() error {
 		if err != nil {
 			return err
 		}
-		if err := c.parse(m); err != nil {
+		err = c.parse(m)
+		if err != nil || string(c.f.op) != `"subscribe"` || len(c.asked) == maxAsked {
+			c.subscribeAsked()
+		}
+		if err != nil {
 			c.log.Debug("a frame is not understood", "error", err)
 			c.refuse(&c.dirty, nil, "bad_request", err.Error())
 		} else {
 			c.handle()
 		}
 		if !more {
+			c.subscribeAsked()
 			c.dirty.flush()
 		}
 	}
+}
+
+// asked is a subscription that is to be made.
+type asked struct {
+	ref      []byte
+	typ      string
+	response bool
+	from     int64
+}
+
+// maxAsked is how many are made under one lock: they cost less together, and hold others up for longer.
+const maxAsked = 64
+
+// subscribeAsked makes the subscriptions that were asked for.
+func (c *conn) subscribeAsked() {
+	if len(c.asked) == 0 {
+		return
+	}
+	c.r.subscribe(c, c.asked, &c.dirty)
+	clear(c.asked)
+	c.asked = c.asked[:0]
 }
 
 // handle does what a frame asks for.
@@ -456,16 +484,16 @@ func (c *conn) handleSubscribe() {
 	response, err2 := isResponse(f.direction)
 	from, err3 := c.fromTime(f.fromTime)
 	if err = errors.Join(err, err2, err3); err != nil {
+		c.subscribeAsked() // its answer comes behind theirs
 		c.refuse(&c.dirty, f.ref, "bad_request", firstLine(err))
 		return
 	}
 	if !allowed(c.account.Subscribe, addressOf(string(typ), response)) {
+		c.subscribeAsked()
 		c.refuse(&c.dirty, f.ref, "unauthorized", "this type is not for this account to subscribe to")
 		return
 	}
-	if err := c.r.subscribe(c, f.ref, string(typ), response, from, &c.dirty); err != nil {
-		c.refuse(&c.dirty, f.ref, "bad_request", firstLine(err))
-	}
+	c.asked = append(c.asked, asked{slices.Clone(f.ref), string(typ), response, from})
 }
 
 // fromTime reads from when on a replay is asked for.

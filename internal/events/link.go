@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -65,15 +66,15 @@ func (r *Router) LinkHandler() http.Handler {
 
 // ServeLink speaks with another router, on a goroutine of its own, until it has gone. already is what was read from it.
 func (r *Router) ServeLink(nc net.Conn, already []byte, account *Account) {
-	if !r.start() {
-		nc.Close()
-		return
-	}
 	c := r.newConn(account, nc.RemoteAddr())
 	c.link = &linkPart{}
 	c.ws = websocket.New(nc, already, false, c.linkOptions())
+	if !r.enter(c) {
+		c.ws.End(closeGoingAway, "the router stops")
+		return
+	}
 	go func() {
-		defer r.running.Done()
+		defer r.exit(c)
 		c.serveLink()
 	}()
 }
@@ -128,8 +129,11 @@ func (r *Router) dial(ctx context.Context, l Link) bool {
 		r.log.Info("another router is not reached", "url", l.URL, "error", err)
 		return false
 	}
-	stop := context.AfterFunc(ctx, func() { c.ws.Close(closeGoingAway, "the router stops") })
-	defer stop()
+	if !r.enter(c) {
+		c.ws.End(closeGoingAway, "the router stops")
+		return false
+	}
+	defer r.exit(c)
 	return c.serveLink()
 }
 
@@ -237,7 +241,7 @@ func (c *conn) joinLink() error {
 	c.origin, c.address = "event:"+key, "event-conn:"+key
 	c.caller = admin.Caller{User: c.account.Name, Remote: c.remote, Via: c.origin}
 	c.log = r.log.With("router", id)
-	r.open()
+	r.keepEvents()
 	r.conns[key] = c
 	r.joined++
 	r.links.Add(1)
@@ -559,4 +563,46 @@ func appendLinkEvent(b []byte, origin string, seq uint64) []byte {
 	b = appendText(append(b[:len(b)-1], `,"origin":`...), origin)
 	b = strconv.AppendUint(append(b, `,"seq":`...), seq, 10)
 	return append(b, '}')
+}
+
+// LinkState is another router that is linked.
+type LinkState struct {
+	Router    string   `json:"router"`
+	Remote    string   `json:"remote"`
+	Dialled   bool     `json:"dialled"`  // by this one
+	Requests  []string `json:"requests"` // types that cross to it
+	Responses []string `json:"responses"`
+	Outbound  Outbound `json:"outbound"`
+}
+
+// Links tells of the routers that are linked, by id.
+func (r *Router) Links() []LinkState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := []LinkState{}
+	s := r.table.Snapshot()
+	for key, c := range r.conns {
+		if c.link == nil {
+			continue
+		}
+		x := LinkState{Router: c.link.router, Remote: c.remote, Dialled: c.link.dialled, Outbound: c.outbound()}
+		x.Requests, x.Responses = subscriptions(s, key)
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(a, b LinkState) int { return strings.Compare(a.Router, b.Router) })
+	return all
+}
+
+// Shareable gives the types that may cross to other routers, sorted.
+func (r *Router) Shareable() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.shareable))
+}
+
+// Window tells how many events are kept for replay, and in how many bytes.
+func (r *Router) Window() (events, bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ring.count, r.ring.bytes
 }

@@ -3,7 +3,9 @@ package events
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,7 +96,8 @@ type Router struct {
 	last      int64      // the last stamp
 	ring      ring
 	kinds     [2]map[string]*kind // requests and responses that are in the ring, by type
-	conns     map[string]*conn    // components, by key
+	open      map[*conn]struct{}  // connections, whether or not they have a name
+	conns     map[string]*conn    // those that have, by key
 	joined    uint64              // counts comings and goings of conns: plans from before are made anew
 	records   map[string]*record  // by key
 	unrouted  tally
@@ -110,7 +113,7 @@ type Router struct {
 	inlet     *forwarder.Inlet // for hops that are not ours; nil: there is no node
 	stamp     stamp
 	stopping  bool
-	opened    bool // the row of the ring is there
+	kept      bool // the row of the ring is there
 }
 
 // New makes the event router of a node. Close ends it.
@@ -118,7 +121,7 @@ func New(core *admin.Core, o Options) *Router {
 	o = o.withDefaults()
 	r := &Router{
 		o: o, log: o.Log, core: core, table: core.Table(), began: time.Now(), stop: make(chan struct{}),
-		conns: map[string]*conn{}, records: map[string]*record{}, shareable: map[string]bool{},
+		open: map[*conn]struct{}{}, conns: map[string]*conn{}, records: map[string]*record{}, shareable: map[string]bool{},
 		kinds:   [2]map[string]*kind{{}, {}},
 		ring:    ring{window: int64(o.Window), max: o.WindowBytes},
 		demands: make(chan struct{}, 1), dialer: websocket.Dial, ownSeq: uint64(time.Now().UnixMicro()), // numbers rise over a restart too
@@ -130,9 +133,9 @@ func New(core *admin.Core, o Options) *Router {
 	return r
 }
 
-// open makes the row that has events kept, when there is a use for it. Called under the lock.
-func (r *Router) open() {
-	if r.opened {
+// keepEvents makes the row that has events kept, when there is a use for it. Called under the lock.
+func (r *Router) keepEvents() {
+	if r.kept {
 		return
 	}
 	row := routetable.NewRoute("event:*", ringAddress)
@@ -141,7 +144,7 @@ func (r *Router) open() {
 		r.log.Error("events are not kept for replay: the row could not be made", "error", err)
 		return
 	}
-	r.opened = true
+	r.kept = true
 }
 
 // ringAddress is the hop that keeps events.
@@ -154,9 +157,9 @@ func (r *Router) Close() {
 		r.stopping = true
 		close(r.stop)
 	}
-	conns := r.list()
+	open := slices.Collect(maps.Keys(r.open))
 	r.mu.Unlock()
-	for _, c := range conns {
+	for _, c := range open {
 		c.ws.Close(closeGoingAway, "the router stops")
 	}
 	r.running.Wait()
@@ -196,6 +199,26 @@ func (r *Router) start() bool {
 	}
 	r.running.Add(1)
 	return true
+}
+
+// enter lists a connection, which Close then closes, and waits for; false when the router is stopping.
+func (r *Router) enter(c *conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
+		return false
+	}
+	r.running.Add(1)
+	r.open[c] = struct{}{}
+	return true
+}
+
+// exit is the last that a connection does.
+func (r *Router) exit(c *conn) {
+	r.mu.Lock()
+	delete(r.open, c)
+	r.mu.Unlock()
+	r.running.Done()
 }
 
 // now is the router's clock: Unix nanoseconds that go on evenly from when it was made.

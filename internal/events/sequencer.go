@@ -41,7 +41,7 @@ func (r *Router) publish(e *event, d *dirty) (at int64) { return r.publishFrom(n
 func (r *Router) publishFrom(from *conn, origin string, seq uint64, e *event, d *dirty) (at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open()
+	r.keepEvents()
 	at = r.tick()
 	number := uint32(0)
 	if from == nil {
@@ -227,31 +227,44 @@ var (
 // maxSubscriptions is how many types, by direction, a component may subscribe to.
 const maxSubscriptions = 1 << 17
 
-// subscribe makes the row of a subscription, and has the component told, given what came at from or later, and given what comes from now on, with no
-// gap and no double in between.
-func (r *Router) subscribe(c *conn, ref []byte, typ string, response bool, from int64, d *dirty) error {
-	pattern, ok := routetable.QuotePattern(addressOf(typ, response))
-	if !ok {
-		return errTypeText
-	}
+// subscribe makes the rows of subscriptions, and has the component told of each, given what came at from or later, and given what comes from now on,
+// with no gap and no double in between.
+func (r *Router) subscribe(c *conn, list []asked, d *dirty) {
+	commands := make([]admin.Command, 0, len(list))
+	at := make([]int, 0, len(list)) // the place of each in list
+	errs := make([]error, len(list))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.subscriptions >= maxSubscriptions {
-		return errSubscriptions
+	s := r.table.Snapshot()
+	for i := range list {
+		pattern, ok := routetable.QuotePattern(addressOf(list[i].typ, list[i].response))
+		switch {
+		case !ok:
+			errs[i] = errTypeText
+		case c.subscriptions >= maxSubscriptions:
+			errs[i] = errSubscriptions
+		default:
+			commands = append(commands, admin.Subscribe{Origin: c.origin, Pattern: pattern, Address: c.address})
+			at = append(at, i)
+			if s.Find(pattern, c.address, c.origin) == nil {
+				c.subscriptions++
+			}
+		}
 	}
-	change, err := r.core.Do(c.caller, admin.Subscribe{Origin: c.origin, Pattern: pattern, Address: c.address})
-	if err != nil {
-		return fmt.Errorf("subscribe: %w", err)
+	r.core.DoAll(c.caller, commands, func(i int, err error) { errs[at[i]] = err })
+	for i, a := range list {
+		if errs[i] != nil {
+			c.refuse(d, a.ref, "bad_request", firstLine(errs[i]))
+			continue
+		}
+		r.unrouted.clear(a.typ, a.response)
+		var v view
+		if k := r.kinds[direction(a.response)][a.typ]; k != nil {
+			v = r.ring.view(k, a.from, max(r.now(), r.last))
+			v.origins = r.origins
+		}
+		c.subscribed(a.ref, v, d)
 	}
-	c.subscriptions += len(change.Added)
-	r.unrouted.clear(typ, response)
-	var v view
-	if k := r.kinds[direction(response)][typ]; k != nil {
-		v = r.ring.view(k, from, max(r.now(), r.last))
-		v.origins = r.origins
-	}
-	c.subscribed(ref, v, d)
-	return nil
 }
 
 // unsubscribe takes the row back, and has the component told.

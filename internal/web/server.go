@@ -29,6 +29,8 @@ type Options struct {
 	Log     *slog.Logger // of clients that fail, at level debug; nil: none
 
 	EventLinks http.Handler // at /router/link; nil: there is none
+
+	Topology *Topology // of /topology and /health; nil: they are not there
 }
 
 // Listen opens the port.
@@ -71,6 +73,9 @@ func handler(o Options) http.Handler {
 	}
 	if o.EventLinks != nil {
 		mux.Handle("/router/link", o.EventLinks)
+	}
+	if o.Topology != nil {
+		o.Topology.register(mux)
 	}
 	return mux
 }
