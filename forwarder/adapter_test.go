@@ -17,7 +17,7 @@ import (
 // pens are the outlets of a scheme: each keeps what it gets until it is told to settle it.
 type pens struct{ of map[string]*pen }
 
-func (p *pens) Outlet(hop *routetable.Hop) forwarder.Outlet {
+func (p *pens) Outlet(hop *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
 	if x := p.of[hop.Name]; x != nil {
 		return x
 	}
@@ -251,13 +251,12 @@ func TestInletAllocatesNothing(t *testing.T) {
 	}
 }
 
-// rowPens are pens for each pattern.
+// rowPens are a pen for each pattern.
 type rowPens struct {
-	pens
 	made map[string]*pen
 }
 
-func (p *rowPens) OutletOf(hop *routetable.Hop, row *routetable.Route, name string) forwarder.Outlet {
+func (p *rowPens) Outlet(hop *routetable.Hop, row *routetable.Route, name string) forwarder.Outlet {
 	name = row.Pattern + " " + name + " " + hop.Name
 	if p.made[name] == nil {
 		p.made[name] = &pen{accepts: true}

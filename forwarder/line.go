@@ -410,8 +410,23 @@ func (c *Copy) hasAlternative() bool {
 		return false
 	}
 	for i := range g.targets {
-		if c.tried&(1<<min(i, 63)) == 0 && g.targets[i].outlet != nil && g.targets[i].outlet.Present() {
+		if c.tried&(1<<min(i, 63)) == 0 && c.in.plan.reaches(&g.targets[i]) {
 			return true
+		}
+	}
+	return false
+}
+
+// reaches tells whether a target is a hop that is present, or a name that leads to one.
+func (p *plan) reaches(t *planTarget) bool {
+	if t.outlet != nil {
+		return t.outlet.Present()
+	}
+	for _, gi := range t.inner {
+		for i := range p.groups[gi].targets {
+			if p.reaches(&p.groups[gi].targets[i]) {
+				return true
+			}
 		}
 	}
 	return false

@@ -453,15 +453,11 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 		return b.name(t, used, depth)
 	default:
 		if s := b.n.schemes[m.Hop.Scheme]; s != nil {
-			if rows, ok := s.(RowScheme); ok {
-				name := b.p.address
-				if outer.hop != nil {
-					name = outer.hop.LookupName()
-				}
-				t.outlet = rows.OutletOf(m.Hop, m.Route, name)
-			} else {
-				t.outlet = s.Outlet(m.Hop)
+			name := b.p.address
+			if outer.hop != nil {
+				name = outer.hop.LookupName()
 			}
+			t.outlet = s.Outlet(m.Hop, m.Route, name)
 			b.p.foreign = true
 		} else {
 			b.p.problems++

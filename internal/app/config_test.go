@@ -96,6 +96,11 @@ func TestBadConfigurations(t *testing.T) {
 		{"limits: {softQueueBytes: 65MiB}", "limits.softQueueBytes"},
 		{"limits: {maxFrame: 100}", "512 to 16MiB"},
 		{"tables: [nowhere.yaml]", "nowhere.yaml"},
+		{"http: {tls: {cert: x}}", "line 1: column 13: http.tls: write tls: {cert: FILE, key: FILE}"},
+		{"relay: {keys: nowhere.json}", "line 1: column 15: relay.keys: open nowhere.json"},
+		{"relay: {busy: -1s}", "relay.busy: it cannot be negative"},
+		{"relay: {maxMessage: 1GiB}", "relay.maxMessage: 1073741824 is out of range"},
+		{"relay: {maxMessage: 1MiB, maxData: 2MiB}", "relay.maxData: no message can hold that much"},
 	} {
 		got, err := parseConfig([]byte(c.text))
 		if err != nil {

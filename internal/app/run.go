@@ -131,6 +131,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		return nil, err
 	}
 	a.secret.relay = a.relay
+	a.relay.Bridge(a.node)
 	a.secret.use(c, secured)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)

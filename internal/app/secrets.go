@@ -170,18 +170,40 @@ func (s *secrets) listenerTLS(url string) *tls.Config {
 	}
 }
 
-// watch looks at the files until ctx ends.
+// watch looks at the files until ctx ends: now and then, and when there is a sign that one has changed.
 func (s *secrets) watch(ctx context.Context) {
+	w := &fileWatch{what: "users, keys and certificates", log: s.log, every: secretsEvery, dirs: map[string]os.FileInfo{}, paths: s.paths}
+	w.open()
+	defer w.close()
 	t := time.NewTicker(secretsEvery)
 	defer t.Stop()
+	sign := time.NewTimer(time.Hour)
+	defer sign.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-w.events:
+			sign.Reset(defaultTiming.quiet)
+		case <-w.errors:
+			sign.Reset(0)
+		case <-sign.C:
+			s.check()
 		case <-t.C:
+			w.follow()
 			s.check()
 		}
 	}
+}
+
+// paths are the files that are looked at.
+func (s *secrets) paths() (paths []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.groups {
+		paths = append(paths, g.paths...)
+	}
+	return paths
 }
 
 // check reads what has changed.

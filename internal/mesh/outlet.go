@@ -33,18 +33,17 @@ const (
 // maxLanes is how many lanes a twin keeps. Beyond it they are made again when plans are.
 const maxLanes = 1 << 12
 
-// Outlet gives the outlet of a hop that is named by itself.
-func (m *Mesh) Outlet(hop *routetable.Hop) forwarder.Outlet {
-	return m.OutletOf(hop, &routetable.Route{}, "")
-}
-
-// OutletOf gives the outlet of a hop as a row leads there.
-func (m *Mesh) OutletOf(hop *routetable.Hop, row *routetable.Route, name string) forwarder.Outlet {
+// Outlet gives the outlet of a hop as a row leads there.
+func (m *Mesh) Outlet(hop *routetable.Hop, row *routetable.Route, name string) forwarder.Outlet {
 	t := m.known(hop.Name)
 	if t == nil {
 		return nil
 	}
-	return t.lane(keyOf(row.Pattern, name))
+	pattern := ""
+	if row != nil {
+		pattern = row.Pattern
+	}
+	return t.lane(keyOf(pattern, name))
 }
 
 // keyOf tells what a row and the name that it was found by mean to Rembus. An operator's row that leads to a peer from elsewhere makes a topic of

@@ -78,6 +78,7 @@ func appendCode(dst []byte, c code, words string) []byte {
 // one goroutine at a time.
 type outbox struct {
 	answers []answer
+	settles []settled
 	text    []byte
 	counts  tally
 }
@@ -89,10 +90,18 @@ type answer struct {
 	bytes      int // of the op's frame, which is on its way no more
 }
 
+// settled is an op of another wire that has its result.
+type settled struct {
+	f      func(code)
+	result code
+}
+
 var outboxes = sync.Pool{New: func() any { return &outbox{} }}
 
 func (x *outbox) clear() {
 	clear(x.answers)
+	clear(x.settles)
+	x.settles = x.settles[:0]
 	x.answers, x.text = x.answers[:0], x.text[:0]
 }
 
@@ -117,11 +126,16 @@ func (x *outbox) add(to *Conn, k kind, tail []byte, bytes int, c code) {
 
 // note makes the answer to an op of the connection's line. Called under the lock.
 func (c *Conn) note(w *waiting, reason code) {
-	if w.from == nil {
+	if w.from == nil && w.settle == nil {
 		return
 	}
 	if c.outbox == nil {
 		c.outbox = outboxes.Get().(*outbox)
+	}
+	if w.settle != nil {
+		c.outbox.counts.result(w.kind, reason)
+		c.outbox.settles = append(c.outbox.settles, settled{w.settle, reason})
+		return
 	}
 	c.outbox.add(w.from, w.kind, c.line.tailOf(w), w.size(), reason)
 }
@@ -181,6 +195,9 @@ func (b *batch) bring(x *outbox) {
 			b.write(to)
 		}
 		i = j
+	}
+	for i := range x.settles {
+		x.settles[i].f(x.settles[i].result)
 	}
 	b.b.stats.add(&x.counts)
 }

@@ -3,7 +3,10 @@ package relay
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"testing"
+
+	"github.com/fingerpost/fingerpost/internal/websocket"
 )
 
 // A request and its response, of two ops each, with their answers, 64 at a time; the ends do next to nothing.
@@ -37,5 +40,25 @@ func BenchmarkRequest(b *testing.B) {
 		s.nc.Write(answer)
 		count(s, `:ok"`, 2*n)
 		count(c, `"data"`, 2*n)
+	}
+}
+
+// What a reader does with 64 messages of one op, and with their answers.
+func BenchmarkTake(b *testing.B) {
+	h := newHarness(b, Options{})
+	s, from := h.dial("server"), h.bare("client")
+	s.send(serveOf("t"))
+	s.expect(servedAs("t", "active"))
+	w := newWork(h.b)
+	defer w.free()
+	m := websocket.Message{Text: true, Data: []byte(`[{"op":"body","topic":"t","id":"r12345","data":"hello","done":true,"ref":"r12345b"}]`)}
+	go io.Copy(io.Discard, s.nc)
+	b.ReportAllocs()
+	const n = 64
+	for i := 0; i < b.N; i += n {
+		for range n {
+			from.take(w, m)
+		}
+		from.finish(w)
 	}
 }

@@ -67,8 +67,9 @@ type Broker struct {
 	roles  *roles
 	cancel context.CancelFunc
 
-	keys   atomic.Pointer[Keys] // nil: there are none
-	now    atomic.Int64         // the clock: Unix nanoseconds, at the last tick
+	keys   atomic.Pointer[Keys]   // nil: there are none
+	bridge atomic.Pointer[bridge] // nil: there is none
+	now    atomic.Int64           // the clock: Unix nanoseconds, at the last tick
 	stats  stats
 	serial atomic.Uint64
 
@@ -109,6 +110,9 @@ func (b *Broker) clock(ctx context.Context) {
 		case now := <-t.C:
 			b.now.Store(now.UnixNano())
 			b.expire(now.Add(-b.o.Busy).UnixNano())
+			if x := b.bridge.Load(); x != nil {
+				x.forget(now.Add(-maxReplyWait))
+			}
 		}
 	}
 }
@@ -214,6 +218,23 @@ func (b *Broker) admit(domain, token string) (key *Key, status int, text string)
 
 // start makes a connection and has it read, by a goroutine that Stop waits for.
 func (b *Broker) start(nc net.Conn, already []byte, key *Key, secure bool) {
+	c := b.newConn(nc, already, key, secure)
+	if c == nil {
+		return
+	}
+	b.stats.connects.Add(1)
+	b.log.Info("relay connection", "connection", c.name(), "key", c.key, "domain", c.domain, "remote", c.remote)
+	go func() {
+		defer b.reading.Done()
+		c.run()
+	}()
+	if b.keys.Load().of(c) == nil { // the keys have changed since
+		c.close(websocket.BadPolicy, "the key is no longer good")
+	}
+}
+
+// newConn makes a connection that others find, and that Stop waits for; nil where the broker is stopping.
+func (b *Broker) newConn(nc net.Conn, already []byte, key *Key, secure bool) *Conn {
 	c := &Conn{
 		b: b, serial: b.serial.Add(1), domain: key.Domain, key: key.Name, hash: key.hash, remote: nc.RemoteAddr().String(), secure: secure,
 		since: time.Now(), room: make(chan struct{}, 1), toldGeneration: 1,
@@ -229,20 +250,12 @@ func (b *Broker) start(nc net.Conn, already []byte, key *Key, secure bool) {
 	if b.stopping {
 		b.mu.Unlock()
 		c.ws.End(websocket.GoingAway, "")
-		return
+		return nil
 	}
 	b.conns[c.serial] = c
 	b.reading.Add(1)
 	b.mu.Unlock()
-	b.stats.connects.Add(1)
-	b.log.Info("relay connection", "connection", name, "key", c.key, "domain", c.domain, "remote", c.remote)
-	go func() {
-		defer b.reading.Done()
-		c.run()
-	}()
-	if b.keys.Load().of(c) == nil { // the keys have changed since
-		c.close(websocket.BadPolicy, "the key is no longer good")
-	}
+	return c
 }
 
 func (b *Broker) remove(c *Conn) {
@@ -255,7 +268,13 @@ func (b *Broker) remove(c *Conn) {
 func (b *Broker) numbered(serial uint64) *Conn {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.conns[serial]
+	if c := b.conns[serial]; c != nil {
+		return c
+	}
+	if x := b.bridge.Load(); x != nil {
+		return x.numbered(serial)
+	}
+	return nil
 }
 
 // named gives a connection by the name that rows have for it.

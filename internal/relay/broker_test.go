@@ -404,15 +404,13 @@ func TestAClientThatReadsNothing(t *testing.T) {
 // An op of steady state costs no allocation.
 func TestOpsAllocateNothing(t *testing.T) {
 	h := newHarness(t, Options{})
-	s, c := h.dial("server"), h.dial("client")
+	s, from := h.dial("server"), h.bare("client")
 	s.send(serveOf("t"))
 	s.expect(servedAs("t", "active"))
-	c.quiet()
-	from, w := h.b.all()[1], newWork(h.b)
+	w := newWork(h.b)
 	defer w.free()
 	m := websocket.Message{Text: true, Data: []byte(`[{"op":"head","topic":"t","id":"1","data":{"a":1},"ref":"1"},{"op":"body","topic":"t","id":"1","done":true,"ref":"2"}]`)}
 	go io.Copy(io.Discard, s.nc)
-	go io.Copy(io.Discard, c.nc)
 	step := func() {
 		from.take(w, m)
 		from.finish(w)
@@ -422,5 +420,68 @@ func TestOpsAllocateNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, step); n > allocationsAllowed {
 		t.Errorf("%v allocations for two ops and their answers", n)
+	}
+}
+
+// A peer that is silent and answers no ping is closed, and its topics are free.
+func TestASilentPeerFreesItsTopics(t *testing.T) {
+	h := newHarness(t, Options{PingEvery: 30 * time.Millisecond})
+	a, b := h.dial("full"), h.dial("full")
+	a.send(serveOf("t"))
+	a.expect(servedAs("t", "active")) // and says nothing more
+	b.send(serveOf("t"))
+	for told := ""; told != "active"; {
+		opcode, m, err := b.frame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opcode == 9 {
+			b.nc.Write(maskedFrame(0x8a, string(m)))
+			continue
+		}
+		_, rest, _ := strings.Cut(string(m), `"role":"`)
+		told, _, _ = strings.Cut(rest, `"`)
+	}
+	if n := h.table.Snapshot().Len(); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// What a sender that ends had on its way, and that was not begun, is not delivered; what waited for a server that ends is answered.
+func TestWhatIsOnItsWayWhenOneEnds(t *testing.T) {
+	h := newHarness(t, Options{})
+	s, a, b := h.dial("server"), h.dial("client"), h.dial("client")
+	s.send(serveOf("t"))
+	s.expect(servedAs("t", "active"))
+	part := strings.Repeat("x", 64<<10)
+	server := h.b.all()[0]
+	for i := 0; ; i++ { // until a part waits for room
+		a.send(fmt.Sprintf(`[{"op":"body","topic":"t","id":"a","data":"%s","ref":%d}]`, part, i))
+		a.nc.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		if _, err := a.in.Peek(1); err != nil {
+			break
+		}
+		a.next()
+	}
+	b.send(`[{"op":"body","topic":"t","id":"b","data":1,"ref":"b"},{"op":"unserve","topic":"x","ref":"u"}]`)
+	b.expect(`[{"op":"unserve:ok","topic":"x","ref":"u"}]`)
+	b.nc.Close()
+	c := h.dial("client")
+	c.send(`[{"op":"body","topic":"t","id":"c","data":1,"ref":"c"}]`)
+	waits := func() (n int) {
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		return len(server.line.ops) - server.line.first
+	}
+	for deadline := time.Now().Add(5 * time.Second); waits() != 2 && time.Now().Before(deadline); { // a's last and c's
+		time.Sleep(time.Millisecond)
+	}
+	if n := waits(); n != 2 {
+		t.Errorf("%d ops wait", n)
+	}
+	s.nc.Close()
+	c.expect(`[{"op":"body:error","topic":"t","id":"c","ref":"c","code":"server_gone"}]`)
+	if m := a.next(); !bytes.Contains(m, []byte(`"server_gone"`)) {
+		t.Errorf("got %s", m)
 	}
 }

@@ -27,8 +27,9 @@ type Conn struct {
 	domain  string
 	key     string // its name
 	hash    [sha256.Size]byte
-	address string // relay-conn:<name>
-	origin  string // relay:<name>
+	bridge  *bridge // of a stand-in for other wires, which has no socket; nil for all others
+	address string  // relay-conn:<name>
+	origin  string  // relay:<name>
 	remote  string
 	secure  bool
 	since   time.Time
@@ -39,6 +40,7 @@ type Conn struct {
 	// Owned by the reader.
 	plans   map[string]*plan
 	returns map[string]returnPath
+	crowded bool // it sends to a line that is long
 
 	receivedOps  atomic.Uint64
 	pending      atomic.Int32 // ops on their way
@@ -175,12 +177,12 @@ func (c *Conn) finish(w *work) {
 		}
 	}
 	b.write(c)
-	w.own = false
 	b.run()
 }
 
 func (c *Conn) isFull() bool {
-	return c.pending.Load() >= maxPending || c.pendingBytes.Load() >= maxPendingBytes
+	bytes := c.pendingBytes.Load()
+	return c.pending.Load() >= maxPending || bytes >= maxPendingBytes || c.crowded && bytes > 0
 }
 
 // waitForRoom keeps the reader from reading while too much of what the connection sent, or of what it was answered, is on its way.
@@ -192,6 +194,7 @@ func (c *Conn) waitForRoom() {
 		}
 		c.waiting.Store(false)
 	}
+	c.crowded = false
 }
 
 func (c *Conn) hasNoRoom() bool {
@@ -288,7 +291,9 @@ func (c *Conn) expire(before int64) (more bool) {
 	c.mu.Lock()
 	l := &c.line
 	if l.first < len(l.ops) && l.ops[l.first].at <= before {
-		l.drop(func(w *waiting) bool { return w.at <= before && (w.from != nil || w.kind == kindCancel) }, func(w *waiting) { c.note(w, busy) })
+		l.drop(func(w *waiting) bool {
+			return w.at <= before && (w.from != nil || w.settle != nil || w.kind == kindCancel)
+		}, func(w *waiting) { c.note(w, busy) })
 	}
 	more = !c.over && l.first < len(l.ops)
 	c.late = more

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +108,33 @@ func (h *harness) dial(token string) *testPeer {
 		p.quiet() // it is on the list now
 	}
 	return p
+}
+
+// bare makes a connection that nobody reads, for tests that play its reader. What is written to it is thrown away.
+func (h *harness) bare(token string) *Conn {
+	h.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer ln.Close()
+	far, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		h.Fatal(err)
+	}
+	near, err := ln.Accept()
+	if err != nil {
+		h.Fatal(err)
+	}
+	c := h.b.newConn(near, nil, h.b.keys.Load().find(token), false)
+	drained := make(chan struct{})
+	go func() { io.Copy(io.Discard, far); far.Close(); close(drained) }()
+	h.Cleanup(func() {
+		c.end(io.EOF)
+		h.b.reading.Done()
+		<-drained
+	})
+	return c
 }
 
 // testPeer is the other end of a connection.
@@ -241,12 +267,4 @@ func (h *harness) settled() {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func repeat(n int, f func(int) string) string {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = f(i)
-	}
-	return "[" + strings.Join(list, ",") + "]"
 }

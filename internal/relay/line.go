@@ -30,9 +30,10 @@ type line struct {
 // waiting is an op on its way.
 type waiting struct {
 	begin, end uint64
-	at         int64 // when it came, on the clock
-	from       *Conn // waits for the answer; nil: nobody does
-	tail       int   // in tails: what the answer says of topic, id and ref
+	at         int64      // when it came, on the clock
+	from       *Conn      // waits for the answer; nil: nobody does
+	settle     func(code) // or is told so, without a lock; for an op of another wire
+	tail       int        // in tails: what the answer says of topic, id and ref
 	tailLen    int
 	kind       kind
 	response   bool // it has a to
@@ -40,9 +41,6 @@ type waiting struct {
 
 // size of the frame.
 func (w *waiting) size() int { return int(w.end - w.begin) }
-
-// queued are the bytes that are not with the writer.
-func (l *line) queued() int { return len(l.back) + len(l.buf) + len(l.held) }
 
 // own are the bytes on their way that are no ops of others.
 func (l *line) own() int { return int(l.end-l.took) + len(l.held) - l.bytes }
@@ -228,7 +226,7 @@ func (l *line) drop(over func(*waiting) bool, told func(*waiting)) {
 		w := l.ops[i]
 		if over(&w) {
 			told(&w)
-			w.from = nil
+			w.from, w.settle = nil, nil
 			if w.begin >= free {
 				at := int(w.begin - free)
 				kept = append(kept, rest[from:at]...)

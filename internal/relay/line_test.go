@@ -15,6 +15,7 @@ type modelLine struct {
 	t       *testing.T
 	l       line
 	senders [2]*Conn
+	plan    plan
 	n       int
 	clock   int64
 
@@ -24,7 +25,6 @@ type modelLine struct {
 
 	answers map[int]string
 	order   [2][]int // of answers with success
-	begun   map[int]bool
 }
 
 func (m *modelLine) op() op {
@@ -41,7 +41,7 @@ func (m *modelLine) add() {
 	}
 	buf, place := m.l.at()
 	before := len(*buf)
-	*buf = appendPushed(*buf, &o, []byte("a"))
+	*buf = appendPushed(*buf, &o, &m.plan)
 	m.l.add(w, place, len(*buf)-before, &o)
 }
 
@@ -140,8 +140,9 @@ func (m *modelLine) arrived() (ids []int) {
 }
 
 func TestLine(t *testing.T) {
-	for round := range 400 {
+	for round := range 150 {
 		m := &modelLine{t: t, senders: [2]*Conn{{}, {}}, answers: map[int]string{}}
+		m.plan.begins[kindBody], m.plan.begins[kindCancel] = []byte(`[{"op":"body","topic":"t","id":`), []byte(`[{"op":"cancel","topic":"t","id":`)
 		m.l.layered = round%3 == 0
 		for range rand.IntN(300) {
 			m.clock++

@@ -17,7 +17,6 @@ type work struct {
 	scan    scanner
 	ops     []op
 	reply   []byte // the reply array of the message, without its end; empty: there is none
-	own     bool   // frames of the connection's own wait to be written
 	asked   []asked
 	touched []*Conn // that ops were queued for
 	batch   *batch
@@ -189,6 +188,8 @@ func (c *Conn) respond(w *work, o *op, p *plan) {
 		w.refuse(o, badRequest, "to is no address of this topic")
 	case to == nil:
 		c.later(w, o, clientGone)
+	case to.bridge != nil:
+		c.later(w, o, to.bridge.respond(o))
 	default:
 		c.pass(w, o, p, to)
 	}
@@ -222,13 +223,14 @@ func (c *Conn) pass(w *work, o *op, p *plan, to *Conn) {
 		w.touched = append(w.touched, to)
 	}
 	if len(p.from) == 0 && o.to == nil {
-		p.from = c.b.mint.issue(nil, c.serial, c.domain, p.topic)
+		p.from = append(c.b.mint.issue([]byte(`,"from":"`), c.serial, c.domain, p.topic), '"')
 	}
 	counts := o.kind != kindCancel
 	if counts {
 		c.pending.Add(1)
 	}
-	n, reason, told := to.queue(c, o, p)
+	n, reason, told, crowded := to.queue(c, o, p)
+	c.crowded = c.crowded || crowded
 	if told {
 		c.b.roles.check(to, p.address)
 	}
@@ -241,22 +243,27 @@ func (c *Conn) pass(w *work, o *op, p *plan, to *Conn) {
 	}
 }
 
-// maxLine bounds what is on its way to one connection, of all senders together.
-const maxLine = 64 << 20
+// Bounds of what is on its way to one connection, of all senders together: from crowdedLine on each sender is read again only when nothing of
+// its own is on its way, and beyond maxLine ops are busy at once.
+const (
+	crowdedLine = 16 << 20
+	maxLine     = 256 << 20
+)
 
-// queue puts an op of another connection in c's line. n is the length of its frame; told: c was told first that it is active.
-func (c *Conn) queue(from *Conn, o *op, p *plan) (n int, reason code, told bool) {
+// queue puts an op of another connection in c's line. n is the length of its frame; told: c was told first that it is active; crowded: its
+// sender is to wait.
+func (c *Conn) queue(from *Conn, o *op, p *plan) (n int, reason code, told, crowded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := &c.line
 	response := o.to != nil
 	switch {
 	case c.over && response:
-		return 0, clientGone, false
+		return 0, clientGone, false, false
 	case c.over:
-		return 0, serverGone, false
+		return 0, serverGone, false, false
 	case l.bytes+len(o.data) > maxLine:
-		return 0, busy, false
+		return 0, busy, false, false
 	}
 	if !response && p.told != c.toldGeneration {
 		told = c.tellActive(p)
@@ -264,35 +271,41 @@ func (c *Conn) queue(from *Conn, o *op, p *plan) (n int, reason code, told bool)
 	}
 	buf, place := l.at()
 	before := len(*buf)
-	*buf = appendPushed(*buf, o, p.from)
+	*buf = appendPushed(*buf, o, p)
 	n = len(*buf) - before
-	entry := waiting{at: c.b.now.Load(), kind: o.kind, response: response}
-	if o.kind != kindCancel {
+	entry := waiting{at: c.b.now.Load(), kind: o.kind, response: response, settle: o.settle}
+	if o.kind != kindCancel && o.settle == nil {
 		entry.from = from
 	}
 	l.add(entry, place, n, o)
 	c.sent++
-	return n, codeNone, told
+	return n, codeNone, told, l.bytes >= crowdedLine
 }
 
 // appendPushed appends the frame of an op as the other side gets it: a request op with from, a response op without anything of that.
-func appendPushed(b []byte, o *op, from []byte) []byte {
-	b, at := websocket.BeginFrame(b, false)
-	b = append(append(b, `[{"op":"`...), names[o.kind]...)
-	b = append(append(b, `","topic":`...), o.topic...)
-	b = append(append(b, `,"id":`...), o.id...)
-	if o.to == nil {
-		b = append(append(append(b, `,"from":"`...), from...), '"')
+func appendPushed(b []byte, o *op, p *plan) []byte {
+	const data, done, end = len(`,"data":`), len(`,"done":true`), len(`}]`)
+	begin, from := p.begins[o.kind], p.from
+	if o.to != nil {
+		from = nil
 	}
-	if o.kind != kindCancel {
-		if o.data != nil {
-			b = append(append(b, `,"data":`...), o.data...)
-		}
-		if o.done != nil && o.done[0] == 't' {
-			b = append(b, `,"done":true`...)
-		}
+	n := len(begin) + len(o.id) + len(from) + end
+	hasData, isDone := o.data != nil && o.kind != kindCancel, o.done != nil && o.done[0] == 't' && o.kind != kindCancel
+	if hasData {
+		n += data + len(o.data)
 	}
-	return websocket.EndFrame(append(b, `}]`...), at, true, false)
+	if isDone {
+		n += done
+	}
+	b = append(websocket.AppendHeader(b, true, n), begin...)
+	b = append(append(b, o.id...), from...)
+	if hasData {
+		b = append(append(b, `,"data":`...), o.data...)
+	}
+	if isDone {
+		b = append(b, `,"done":true`...)
+	}
+	return append(b, `}]`...)
 }
 
 // serve writes the row of a topic that c is to serve.

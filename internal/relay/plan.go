@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/fingerpost/fingerpost/routetable"
@@ -15,7 +16,8 @@ type plan struct {
 	keys       *Keys // that ask and serve are of
 	ask, serve bool
 
-	from []byte // the address that servers get, once it was issued
+	begins [kindCancel + 1][]byte // what an op is passed on with, up to its id
+	from   []byte                 // the address that servers get, as a member, once it was issued
 
 	looked     bool
 	generation uint64 // of the table
@@ -39,13 +41,21 @@ func (c *Conn) planOf(raw []byte) *plan {
 	if !whole {
 		return nil
 	}
-	p := &plan{topic: string(text)}
-	p.address = addressOf(c.domain, p.topic)
-	p.pattern, _ = routetable.QuotePattern(p.address) // a name of relay: always has one
+	p := newPlan(c.domain, string(text), raw)
 	if c.plans == nil || len(c.plans) >= maxPlans {
 		c.plans = map[string]*plan{}
 	}
 	c.plans[string(raw)] = p
+	return p
+}
+
+// newPlan makes the plan of a topic, written as raw.
+func newPlan(domain, topic string, raw []byte) *plan {
+	p := &plan{topic: topic, address: addressOf(domain, topic)}
+	for _, k := range [...]kind{kindHead, kindBody, kindCancel} {
+		p.begins[k] = fmt.Appendf(nil, `[{"op":"%s","topic":%s,"id":`, k, raw)
+	}
+	p.pattern, _ = routetable.QuotePattern(p.address) // a name of relay: always has one
 	return p
 }
 

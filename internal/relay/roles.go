@@ -348,7 +348,6 @@ func (c *Conn) commit(w *work) {
 	c.mu.Lock()
 	if len(w.reply) > 0 && !c.over {
 		c.line.say(append(w.reply, ']'))
-		w.own = true
 	}
 	for i := range w.asked {
 		a := &w.asked[i]

@@ -30,6 +30,8 @@ func (k kind) String() string { return names[k] }
 type op struct {
 	kind                           kind
 	topic, id, ref, to, data, done []byte
+
+	settle func(code) // of an op that no client sent: hears the result
 }
 
 // What is wrong with a whole message, of which nothing is done then.
@@ -103,6 +105,14 @@ func (s *scanner) end() error {
 
 // peek skips white space and gives the byte behind it, 0 at the end.
 func (s *scanner) peek() byte {
+	if s.i < len(s.b) && s.b[s.i] > ' ' {
+		return s.b[s.i]
+	}
+	return s.blank()
+}
+
+// blank is peek where white space may be.
+func (s *scanner) blank() byte {
 	for ; s.i < len(s.b); s.i++ {
 		switch c := s.b[s.i]; c {
 		case ' ', '\t', '\n', '\r':
@@ -122,20 +132,9 @@ func (s *scanner) object(o *op) bool {
 		return true
 	}
 	for {
-		f, ok := s.known()
-		if !ok {
-			key, ok := s.member()
-			if !ok {
-				return false
-			}
-			f = fieldOf(key)
-		}
-		s.peek()
-		begin := s.i
-		if !s.value() {
+		if !s.field(o) {
 			return false
 		}
-		o.set(f, s.b[begin:s.i:s.i])
 		switch s.peek() {
 		case ',':
 			s.i++
@@ -147,6 +146,49 @@ func (s *scanner) object(o *op) bool {
 			return false
 		}
 	}
+}
+
+// field reads a member of an op.
+func (s *scanner) field(o *op) bool {
+	f, ok := s.known()
+	switch {
+	case f == fieldOp:
+		if k := s.knownOp(); k != kindBad {
+			o.kind = k
+			return true
+		}
+	case !ok:
+		key, ok := s.member()
+		if !ok {
+			return false
+		}
+		f = fieldOf(key)
+	}
+	s.peek()
+	begin := s.i
+	if !s.value() {
+		return false
+	}
+	o.set(f, s.b[begin:s.i:s.i])
+	return true
+}
+
+// knownOp reads the name of one of the ops that pass, at the very place; kindBad: there is none.
+func (s *scanner) knownOp() kind {
+	if len(s.b)-s.i < 8 {
+		return kindBad
+	}
+	k := kindBad
+	switch binary.LittleEndian.Uint64(s.b[s.i:]) & (1<<48 - 1) {
+	case '"' | 'h'<<8 | 'e'<<16 | 'a'<<24 | 'd'<<32 | '"'<<40:
+		k = kindHead
+	case '"' | 'b'<<8 | 'o'<<16 | 'd'<<24 | 'y'<<32 | '"'<<40:
+		k = kindBody
+	default:
+		return kindBad
+	}
+	s.i += len(`"head"`)
+	return k
 }
 
 // member reads a key and its colon, and gives what the key stands for.

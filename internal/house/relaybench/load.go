@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -298,4 +299,57 @@ func stuck(r *router, clients int) (memory, sent float64, err error) {
 		}
 	}
 	return (r.memory() - before) / (1 << 20), float64(total) / (1 << 20), nil
+}
+
+// echo sends back what it reads, on every connection.
+func echo() {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return
+	}
+	fmt.Println("ready http://" + ln.Addr().String())
+	for {
+		nc, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			b := make([]byte, 4096)
+			for {
+				n, err := nc.Read(b)
+				if err != nil {
+					return
+				}
+				nc.Write(b[:n])
+			}
+		}()
+	}
+}
+
+// measureEcho says what a read and a write cost on this machine now. A request one at a time is two reads and four writes.
+func measureEcho(duration time.Duration) error {
+	r, err := startEcho()
+	if err != nil {
+		return err
+	}
+	defer r.stop()
+	nc, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	b := make([]byte, 200)
+	count := 0
+	cpu, took, n, err := measured(r, duration, func() (bool, error) {
+		if _, err := nc.Write(b); err != nil {
+			return false, err
+		}
+		_, err := io.ReadFull(nc, b)
+		count++
+		return true, err
+	}, &count)
+	if err == nil {
+		fmt.Printf("        a bare echo of 200 bytes, one at a time, for comparison: %.2f µs of CPU (%.0f a second)\n", float64(cpu.Microseconds())/float64(n), float64(n)/took.Seconds())
+	}
+	return err
 }

@@ -26,7 +26,12 @@ func main() {
 	idle := flag.Int("idle", 10_000, "idle connections")
 	only := flag.String("only", "", "the first letters of what is measured")
 	profile := flag.Bool("wait", false, "wait before the router is stopped")
+	yardstick := flag.Bool("echo", false, "be the echo that the router is compared with")
 	flag.Parse()
+	if *yardstick {
+		echo()
+		return
+	}
 	if err := run(*program, *duration, *count, *idle, *only, *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "relaybench:", err)
 		os.Exit(1)
@@ -50,29 +55,46 @@ func startRouter(program string) (*router, error) {
 	if err := os.WriteFile(file, []byte(keys), 0o600); err != nil {
 		return nil, err
 	}
-	r.cmd = exec.Command(program, "--listen", "amqp://127.0.0.1:0", "--http", "127.0.0.1:0", "--relay-keys", file, "--log-level", "warn")
-	r.cmd.Stderr = os.Stderr
-	out, err := r.cmd.StdoutPipe()
+	return r, r.start(program, "--listen", "amqp://127.0.0.1:0", "--http", "127.0.0.1:0", "--relay-keys", file, "--log-level", "warn")
+}
+
+// startEcho starts this program as the yardstick: a process that sends back what it reads.
+func startEcho() (*router, error) {
+	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	r := &router{}
+	return r, r.start(self, "-echo")
+}
+
+// start starts a program and waits for the address that it says it is ready at.
+func (r *router) start(program string, args ...string) error {
+	r.cmd = exec.Command(program, args...)
+	r.cmd.Stderr = os.Stderr
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
 	if err := r.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	for in := bufio.NewScanner(out); in.Scan(); {
 		if addr, ok := strings.CutPrefix(in.Text(), "ready http://"); ok {
 			r.addr = addr
-			return r, nil
+			return nil
 		}
 	}
 	r.stop()
-	return nil, fmt.Errorf("%s has no HTTP listener", program)
+	return fmt.Errorf("%s has no HTTP listener", program)
 }
 
 func (r *router) stop() {
 	r.cmd.Process.Signal(syscall.SIGTERM)
 	r.cmd.Wait()
-	os.RemoveAll(r.dir)
+	if r.dir != "" {
+		os.RemoveAll(r.dir)
+	}
 }
 
 // cpu is how much the router has worked.
@@ -119,6 +141,9 @@ func run(program string, duration time.Duration, count, idle int, only string, w
 		{what: "a server that reads nothing, 16 clients that fill it: memory", unit: "MiB", goal: 100, besideUnit: "MiB sent", of: func(r *router) (float64, float64, error) {
 			return stuck(r, 16)
 		}},
+	}
+	if err := measureEcho(duration); err != nil {
+		return err
 	}
 	held := true
 	for _, l := range lines {
