@@ -123,24 +123,28 @@ func (b *bound) dependsOn(kind, name string) bool {
 	return false
 }
 
-// rows are the rows of the routes, in a space, by origins of a kind. routes gets the route of each origin.
-func (b *bound) rows(kind, space string, routes map[string]*boundRoute) (ops []routetable.Op) {
+// rows are the rows of the routes, in a space, by origins of a kind. routes gets the route of each origin. Where the space is the context's own, an event
+// that names its target finds that one's routes only.
+func (b *bound) rows(kind, space string, routes map[string]*boundRoute) (rows []routetable.Route) {
 	for i, r := range b.routes {
 		origin := originOf(kind, contextName(b.Environment, b.Deployment), r.target.address(), i)
-		rows := r.Rule.rows(space, "comp:"+r.target.address(), origin)
-		if len(rows) > 0 {
+		more := r.Rule.rows(space, "comp:"+r.target.address(), origin)
+		if len(more) > 0 {
 			routes[origin] = r
 		}
-		for _, row := range rows {
-			ops = append(ops, routetable.Op{Verb: routetable.VerbAdd, Route: row, Columns: routetable.ColOrder})
+		for j := range more {
+			if kind == "context" {
+				more[j].When = "(" + r.Resolved + ") && (!Property(`target`, `{}`) || Property(`target`, `" + r.name + "`))"
+			}
 		}
+		rows = append(rows, more...)
 	}
-	return ops
+	return rows
 }
 
 // released is what requests that name no context find.
 type released struct {
-	ops      []routetable.Op
+	rows     []routetable.Route
 	routes   map[string]*boundRoute // by origin
 	problems []Problem              // apps that are left out, and equal rules
 }
@@ -170,7 +174,7 @@ func (o *Objects) release(bind func(environment, deployment string) (*bound, err
 				continue
 			}
 			r.conflicts(b, first)
-			r.ops = append(r.ops, b.rows("release", space("", ""), r.routes)...)
+			r.rows = append(r.rows, b.rows("release", space("", ""), r.routes)...)
 		}
 	}
 	return r

@@ -92,6 +92,7 @@ func (s *RuleSet) Match(v *View) (*Rule, Found, bool) {
 // View is what rules see of an event. An event that came by no HTTP request has no method, host or path.
 type View struct {
 	Type         string
+	Target       string // the name of the component that the event is for; empty: any
 	Method, Host string
 	Path         string // decoded
 	Header       map[string][]string
@@ -105,6 +106,8 @@ func (v *View) property(name string) (string, bool) {
 	switch name {
 	case "type":
 		return v.Type, true
+	case "target":
+		return v.Target, v.Target != ""
 	case "method":
 		return v.Method, v.HasMethod
 	case "host":

@@ -22,7 +22,7 @@ deployments:
     app: hello
     components:
       frontend:
-        {type: KubeFox, hash: aaaaaaaaaaaa, routes: [{id: 0, rule: "Path(` + "`/{{.Vars.subPath}}/hello`" + `)"}, {id: 1, rule: "PathPrefix(` + "`/{{.Vars.subPath}}/{x}`" + `)"}],
+        {type: KubeFox, hash: aaaaaaaaaaaa, routes: [{id: 0, rule: "All() && Path(` + "`/{{.Vars.subPath}}/hello`" + `)"}, {id: 1, rule: "PathPrefix(` + "`/{{.Vars.subPath}}/{x}`" + `)"}],
          dependencies: {backend: {type: KubeFox}, echo: {type: HTTPAdapter}}, envVarSchema: {subPath: {required: true}}}
       backend: {type: KubeFox, hash: bbbbbbbbbbbb, defaultHandler: true, envVarSchema: {who: {required: true}, n: {type: Number}}}
 httpAdapters:
@@ -50,12 +50,12 @@ func TestObjects(t *testing.T) {
 	if got := fmt.Sprintf("%s %s", b.env["backend"][0], b.env["backend"][1]); got != `{n 3} {who "World"}` {
 		t.Errorf("env of the backend: %s", got)
 	}
-	if len(b.routes) != 2 || b.routes[0].Resolved != "Path(`/qa/hello`)" || b.routes[0].target.address() != "hello/frontend@aaaaaaa" {
+	if len(b.routes) != 2 || b.routes[0].Resolved != "All() && Path(`/qa/hello`)" || b.routes[0].target.address() != "hello/frontend@aaaaaaa" {
 		t.Errorf("routes: %+v", b.routes)
 	}
 	r := o.release(o.bind)
-	if len(r.problems) > 0 || len(r.ops) != 2 || r.ops[0].Route.Pattern != "web://prod/hello" || r.ops[1].Route.Pattern != "web://prod/%*" {
-		t.Errorf("released: %s, %+v", problemText(r.problems), r.ops)
+	if len(r.problems) > 0 || len(r.rows) != 2 || r.rows[0].Pattern != "web://prod/hello" || r.rows[1].Pattern != "web://prod/%*" {
+		t.Errorf("released: %s, %+v", problemText(r.problems), r.rows)
 	}
 	if text := fmt.Sprintf("%v %+v %#v", o.Environments["qa"], o.Environments["qa"], o.Components[0].Token); strings.Contains(text, "hidden") || strings.Contains(text, "-token") {
 		t.Errorf("a secret is shown: %s", text)
@@ -144,8 +144,8 @@ func TestReleaseProblems(t *testing.T) {
 			for _, p := range r.problems {
 				got = append(got, p.Type)
 			}
-			if len(r.ops) != c.rows || !slices.Equal(got, c.want) {
-				t.Errorf("%d rows, %s", len(r.ops), problemText(r.problems))
+			if len(r.rows) != c.rows || !slices.Equal(got, c.want) {
+				t.Errorf("%d rows, %s", len(r.rows), problemText(r.problems))
 			}
 		})
 	}
