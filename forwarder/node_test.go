@@ -406,8 +406,8 @@ func (r *router) until(what string, ok func() bool) {
 // A hop with user and password is logged in to; a wrong password is a hop that is away, and nobody sees it.
 func TestAHopWithALogin(t *testing.T) {
 	last := start(t, forwarder.Options{Access: forwarder.Access{Users: people(t, users.User{Name: "alice"}, users.User{Name: "bob"})}})
-	r := start(t, forwarder.Options{DeliveryTimeout: 300 * time.Millisecond, Hops: forwarder.Hops{TableCredentials: true}},
-		"A --> amqp://alice:s3cret@"+last.hop, "B --> amqp://alice:guess@"+last.hop)
+	r := start(t, forwarder.Options{Hops: forwarder.Hops{TableCredentials: true}}, "A --> amqp://alice:s3cret@"+last.hop)
+	r.rows(row{"B", "amqp://alice:guess@" + last.hop, []routetable.Column{routetable.WithTimeout(300 * time.Millisecond)}})
 	last.table.Add("*", "null")
 	s := r.sender("")
 	if got := r.outcome(s, message("A", "x")); got != "Accepted" {

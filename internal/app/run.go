@@ -15,6 +15,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/internal/web"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -35,6 +36,7 @@ type App struct {
 	log    *slog.Logger
 	table  *routetable.Table
 	node   *forwarder.Node
+	relay  *relay.Broker
 	http   *web.Server
 	files  *tableFiles
 	secret *secrets
@@ -117,10 +119,15 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		DeliveryTimeout: time.Duration(c.Limits.DeliveryTimeout), MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
 		Access: secured.access, Hops: secured.hops, Version: Version, Log: log,
 	})
+	a.relay = relay.New(core, relay.Options{
+		Busy: time.Duration(c.Relay.Busy), MaxData: int(c.Relay.MaxData), MaxMessage: int(c.Relay.MaxMessage), Connections: c.Limits.Connections,
+		Origins: c.HTTP.Origins, Log: log,
+	})
+	a.secret.relay = a.relay
 	a.secret.use(c, secured)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
-	registerNode(core, a.node)
+	registerNode(core, a.node, a.relay)
 	lines, err := a.listen()
 	if err != nil {
 		a.Stop()
@@ -176,23 +183,25 @@ func (a *App) listen() (lines []string, err error) {
 		}
 		lines = append(lines, "ready "+scheme+"://"+bound.String())
 	}
-	if h := a.config.HTTP.Listen; h != "" && h != "off" {
-		a.http, err = web.Listen(h, web.Options{
-			Ready: a.ready.Load,
+	if h := &a.config.HTTP; h.on() {
+		a.http, err = web.Listen(h.Listen, web.Options{
+			Ready: a.ready.Load, TLS: a.secret.listenerTLS(h.url()), Log: a.log,
+			Relay: a.relay,
 			AMQP:  a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
-				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats,
+				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats, Relay: a.relay.Stats,
 			},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("listen http://%s: %w", h, err)
+			return nil, fmt.Errorf("listen %s: %w", h.url(), err)
 		}
 		a.running.Go(func() {
 			if err := a.http.Serve(); err != nil {
 				a.log.Error("http listener ended", "error", err)
 			}
 		})
-		lines = append(lines, "ready http://"+a.http.Addr().String())
+		scheme, _, _ := strings.Cut(h.url(), "://")
+		lines = append(lines, "ready "+scheme+"://"+a.http.Addr().String())
 	}
 	return lines, nil
 }
@@ -209,7 +218,7 @@ func (a *App) Reload() error {
 		return err
 	}
 	wanted := c
-	c.Listeners = keepListeners(a.config.Listeners, c.Listeners)
+	c.Listeners, c.HTTP = keepListeners(a.config.Listeners, c.Listeners), keepHTTP(a.config.HTTP, c.HTTP)
 	secured, err := c.secure()
 	if err != nil {
 		return err
@@ -221,7 +230,7 @@ func (a *App) Reload() error {
 		a.log.Warn("what changed here needs a restart", "keys", strings.Join(keys, " "))
 	}
 	a.secret.use(c, secured)
-	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners = c.Tables, c.ShutdownGrace, c.Listeners
+	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners, a.config.HTTP = c.Tables, c.ShutdownGrace, c.Listeners, c.HTTP
 	return nil
 }
 
@@ -244,6 +253,7 @@ func (a *App) Stop() {
 	if a.cancel != nil {
 		a.cancel()
 	}
+	a.relay.Stop(ctx)
 	a.node.Stop(ctx)
 	if a.http != nil {
 		a.http.Close(ctx)

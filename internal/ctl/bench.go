@@ -159,7 +159,7 @@ func (e endpoint) engineDial() (amqp.DialOptions, error) {
 	if err != nil {
 		return amqp.DialOptions{}, usage("--url: not a URL")
 	}
-	return amqp.DialOptions{Address: u.Host, TLS: e.tls, WebSocket: e.path, PLAIN: e.hasUser, User: e.user, Password: e.password}, nil
+	return amqp.DialOptions{Address: u.Host, TLS: e.tls, WebSocket: e.path, PLAIN: e.hasUser && e.password != "", User: e.user, Password: e.password, AllowInsecurePlain: e.showing}, nil
 }
 
 func (r *run) benchFailed(err error) error {

@@ -49,7 +49,7 @@ func addColumnFlags(f *pflag.FlagSet) (columns func() map[string]any) {
 		m := map[string]any{}
 		for _, c := range columnFlags {
 			if f.Changed(c.name) {
-				m[admin.AttributeName(c.name)] = f.Lookup(c.name).Value.String()
+				m[admin.AttributeName(c.name)] = text(f.Lookup(c.name).Value.String())
 			}
 		}
 		return m

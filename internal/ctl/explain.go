@@ -75,6 +75,9 @@ leads nowhere do not count.`,
 				}
 				q.properties[k] = v
 			}
+			if err := onWire("explain", properties...); err != nil {
+				return err
+			}
 			ed, err := r.editor(c.Context(), true)
 			if err != nil {
 				return err

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -61,7 +63,7 @@ func (p *printer) columns(cells ...string) {
 
 // cell keeps what would break a line or a column visible and harmless.
 func cell(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strings.Trim(fmt.Sprintf("%q", s), `"`)
 	}
 	return s

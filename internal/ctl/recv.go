@@ -36,6 +36,9 @@ whole message. An ADDRESS such as "amqp://~127.0.0.1:7001" listens there instead
 			if o.count < 0 || o.timeout < 0 {
 				return usage("--count and --timeout: from 0 up")
 			}
+			if err := onWire("recv", o.address); err != nil {
+				return err
+			}
 			return r.recv(c.Context(), o)
 		},
 	}
