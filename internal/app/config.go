@@ -33,10 +33,11 @@ type Config struct {
 	Limits        Limits     `yaml:"limits"`
 	ShutdownGrace Duration   `yaml:"shutdownGrace"` // for what is in flight on SIGTERM; 0 is 10 s
 
-	Users            string `yaml:"users"` // file of those who may log in; relative to the file that names it; empty is nobody
-	Relay            Relay  `yaml:"relay"`
-	Hops             []Hop  `yaml:"hops"`
-	TableCredentials bool   `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
+	Users            string     `yaml:"users"` // file of those who may log in; relative to the file that names it; empty is nobody
+	Relay            Relay      `yaml:"relay"`
+	Hops             []Hop      `yaml:"hops"`
+	Components       Components `yaml:"components"`
+	TableCredentials bool       `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
 
 	file  string         // that it was read from
 	where map[string]pos // of its keys, by path: listeners[0].tls.cert
@@ -326,6 +327,9 @@ func (c *Config) validate() (admin.Role, error) {
 	}
 	if key, err := c.Relay.check(); err != nil {
 		return role, c.at("relay"+key, err)
+	}
+	if key, err := c.Components.check(); err != nil {
+		return role, c.at("components"+key, err)
 	}
 	for i, o := range c.HTTP.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {

@@ -31,15 +31,16 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 
 // App is a running router.
 type App struct {
-	config Config
-	load   func() (Config, error) // reads the configuration again
-	log    *slog.Logger
-	table  *routetable.Table
-	node   *forwarder.Node
-	relay  *relay.Broker
-	http   *web.Server
-	files  *tableFiles
-	secret *secrets
+	config     Config
+	load       func() (Config, error) // reads the configuration again
+	log        *slog.Logger
+	table      *routetable.Table
+	node       *forwarder.Node
+	relay      *relay.Broker
+	components *broker // nil: there is none
+	http       *web.Server
+	files      *tableFiles
+	secret     *secrets
 
 	ready   atomic.Bool        // tables are loaded, listeners are open, and the end has not begun
 	cancel  context.CancelFunc // of the watch
@@ -49,6 +50,9 @@ type App struct {
 // Check reads the configuration and every table, with what the tables expect, without starting anything.
 func Check(c Config) error {
 	if _, err := c.secure(); err != nil {
+		return &ConfigError{err}
+	}
+	if err := c.checkComponents(); err != nil {
 		return &ConfigError{err}
 	}
 	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler)).use(c.Tables); err != nil {
@@ -123,12 +127,21 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		Busy: time.Duration(c.Relay.Busy), MaxData: int(c.Relay.MaxData), MaxMessage: int(c.Relay.MaxMessage), Connections: c.Limits.Connections,
 		Origins: c.HTTP.Origins, Log: log,
 	})
+	if err := a.startComponents(core); err != nil {
+		a.Stop()
+		return nil, err
+	}
 	a.secret.relay = a.relay
 	a.secret.use(c, secured)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
 	registerNode(core, a.node, a.relay)
 	lines, err := a.listen()
+	if err == nil {
+		var more []string
+		more, err = a.listenComponents()
+		lines = append(lines, more...)
+	}
 	if err != nil {
 		a.Stop()
 		return nil, err
@@ -223,7 +236,14 @@ func (a *App) Reload() error {
 	if err != nil {
 		return err
 	}
+	use, err := a.reloadComponents(&c)
+	if err != nil {
+		return err
+	}
 	if err := a.files.use(c.Tables); err != nil {
+		return err
+	}
+	if err := use(); err != nil {
 		return err
 	}
 	if keys := needRestart(&a.config, &wanted); len(keys) > 0 {
@@ -253,6 +273,7 @@ func (a *App) Stop() {
 	if a.cancel != nil {
 		a.cancel()
 	}
+	a.stopComponents(ctx)
 	a.relay.Stop(ctx)
 	a.node.Stop(ctx)
 	if a.http != nil {

@@ -286,6 +286,9 @@ func needRestart(old, now *Config) (keys []string) {
 	before, after := old.Relay, now.Relay
 	before.Keys, after.Keys = "", "" // changes at once
 	add("relay", before, after)
+	x, y := old.Components, now.Components
+	x.File, y.File = "", "" // read again
+	add("components", x, y)
 	a, b := old.Limits, now.Limits
 	for _, l := range []*Limits{&a, &b} { // those that change at once
 		l.Connections, l.ConnectionsPerHost, l.Sessions, l.Links = 0, 0, 0, 0

@@ -61,6 +61,7 @@ func (c *Config) resolve(dir string) {
 		}
 	}
 	in(&c.State, &c.Users, &c.Relay.Keys, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
+	in(c.Components.files()...)
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}

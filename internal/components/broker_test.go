@@ -144,8 +144,8 @@ func TestEventsOfComponents(t *testing.T) {
 	}
 	for _, quiet := range []func(e *Event){
 		func(e *Event) { e.Category = categoryMessage; e.Target.Name = "other" }, // fails
-		func(e *Event) { e.TTL = 0 },                                             // is over
-		func(e *Event) { e.Category = categoryResponse },                         // has no whole target
+		func(e *Event) { e.TTL = 0 },                     // is over
+		func(e *Event) { e.Category = categoryResponse }, // has no whole target
 		func(e *Event) { e.Type, e.Category, e.Target = typeTelemetry, categoryMessage, x.b.id },
 	} {
 		e := f.child(base, "backend")
