@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path/filepath"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/components"
+	"github.com/fingerpost/fingerpost/internal/nats"
 )
 
 // Components is the broker of components.
@@ -94,6 +96,7 @@ type broker struct {
 	*components.Broker
 	grpc    *components.Server
 	genesis *components.Gateway
+	nats    *nats.Conn // nil: there is none
 }
 
 // options reads the files of the configuration.
@@ -148,12 +151,29 @@ func (a *App) startComponents(core *admin.Core) error {
 		return &ConfigError{a.config.at("components", err)}
 	}
 	o.Log = a.log
+	if a.config.NATS != "off" {
+		if o.NATS, err = a.openNATS(); err != nil {
+			return err
+		}
+	}
 	b, err := components.New(a.node, core, o)
 	if err != nil {
+		if o.NATS != nil {
+			o.NATS.Close()
+		}
 		return err
 	}
-	a.components = &broker{Broker: b}
+	a.components = &broker{Broker: b, nats: o.NATS}
 	return nil
+}
+
+// openNATS starts the server of the configuration, or connects to it.
+func (a *App) openNATS() (*nats.Conn, error) {
+	o := nats.Options{URL: a.config.NATS, Name: "broker-" + a.node.ID(), Log: a.log}
+	if a.config.State != "" {
+		o.Dir = filepath.Join(a.config.State, "nats")
+	}
+	return nats.Open(o)
 }
 
 // listenComponents opens the broker's listeners.
@@ -228,5 +248,8 @@ func (a *App) stopComponents(ctx context.Context) {
 	b.Close()
 	if b.grpc != nil {
 		b.grpc.Close(ctx)
+	}
+	if b.nats != nil {
+		b.nats.Close()
 	}
 }

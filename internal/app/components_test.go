@@ -21,7 +21,7 @@ func TestComponents(t *testing.T) {
 	d := newDesk(t)
 	good := strings.ReplaceAll(componentsFile, "'", "`")
 	d.write("components.yaml", good)
-	config := Config{Components: Components{File: d.path("components.yaml"), GRPC: "127.0.0.1:0", Genesis: "127.0.0.1:0"}}
+	config := Config{State: d.path("state"), NATS: "embedded://127.0.0.1:0", Components: Components{File: d.path("components.yaml"), GRPC: "127.0.0.1:0", Genesis: "127.0.0.1:0"}}
 	var ready bytes.Buffer
 	a, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.NewTextHandler(d.log, nil)), &ready)
 	if err != nil {
@@ -71,6 +71,7 @@ func TestComponentsConfiguration(t *testing.T) {
 		"{file: c.yaml, queue: -1}":                  "components.queue",
 		"{file: c.yaml, tokenReview: {url: x}}":      "components.tokenReview.url",
 		"{file: c.yaml, tokenReview: {urls: x}}":     "urls",
+		"{}\nnats: http://x":                         "line 2: column 7: nats",
 		"{file: /nowhere/c.yaml, grpc: '1.2.3.4:1'}": "no such file",
 	} {
 		c, err := parseConfig([]byte("components: " + text))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/nats"
 )
 
 // Config is the router's configuration. The yaml names are the keys of router.yaml.
@@ -37,6 +38,7 @@ type Config struct {
 	Relay            Relay      `yaml:"relay"`
 	Hops             []Hop      `yaml:"hops"`
 	Components       Components `yaml:"components"`
+	NATS             string     `yaml:"nats"`             // empty or "embedded": a server of its own, where there are components; see nats.Options.URL; "off": none
 	TableCredentials bool       `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
 
 	file  string         // that it was read from
@@ -330,6 +332,11 @@ func (c *Config) validate() (admin.Role, error) {
 	}
 	if key, err := c.Components.check(); err != nil {
 		return role, c.at("components"+key, err)
+	}
+	if c.NATS != "off" {
+		if err := nats.CheckURL(c.NATS); err != nil {
+			return role, c.at("nats", err)
+		}
 	}
 	for i, o := range c.HTTP.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/nats"
 )
 
 // Options of a broker. The zero value of each field but Objects works.
@@ -24,6 +25,7 @@ type Options struct {
 	ExpiredStatus int           // of an HTTP request that was not answered within its ttl; 0 is 503
 	Queue         int           // events in the line of one stream; 0 is 1000
 	Verifiers     []Verifier    // how tokens that no identity of Objects lists are judged: the first that does not pass on decides
+	NATS          *nats.Conn    // to other brokers; nil: there are none. It is not closed here
 	Hash          string        // of this build, for the broker's own name; empty is "fingerpost"
 	Log           *slog.Logger  // nil: no log
 	Now           func() time.Time
@@ -67,6 +69,7 @@ type Broker struct {
 	finders sync.Pool // of *Finder
 	tickets tickets
 	waiting waiting
+	others  *others // nil: there are none
 	streams streams
 	hint    atomic.Int32 // the dialect that a stream spoke last
 
@@ -115,6 +118,12 @@ func New(node *forwarder.Node, core *admin.Core, o Options) (*Broker, error) {
 	node.Handle("grpc", &b.streams)
 	if err := b.Use(o.Objects); err != nil {
 		return nil, err
+	}
+	if o.NATS != nil {
+		if err := b.joinNATS(o.NATS); err != nil {
+			b.Close()
+			return nil, err
+		}
 	}
 	b.start(b.forget)
 	return b, nil

@@ -61,6 +61,13 @@ func (b *Broker) sendDirect(e *Event, r routed, from sender) (sent bool) {
 		from.answer(e, nil)
 		return true
 	}
+	if o := b.others; o != nil && e.Category == categoryResponse && e.Target.BrokerID != b.id.ID {
+		if o.publish(brokerSubjects+e.Target.BrokerID, e) != nil {
+			return false
+		}
+		from.answer(e, nil)
+		return true
+	}
 	s := b.streams.get(e.Target.key())
 	if s == nil {
 		return false
@@ -80,9 +87,14 @@ type inlet struct {
 	buf []byte // a message
 }
 
-func (b *Broker) newInlet(window int) *inlet {
+func (b *Broker) newInlet(window int) *inlet { return b.makeInlet(window, nil) }
+
+// newInletOf is the way in for what came from elsewhere.
+func (b *Broker) newInletOf(source any) *inlet { return b.makeInlet(b.o.Queue, source) }
+
+func (b *Broker) makeInlet(window int, source any) *inlet {
 	account := &admin.Account{Name: "components", Send: admin.GrantsOfSchemes("comp")}
-	return &inlet{b: b, in: b.node.NewInlet(forwarder.InletOptions{Account: account, Window: window})}
+	return &inlet{b: b, in: b.node.NewInlet(forwarder.InletOptions{Account: account, Window: window, Source: source})}
 }
 
 // contentType is that of a message whose data is a MatchedEvent in dialect D4.

@@ -194,6 +194,9 @@ func (b *Broker) admit(g grpc.ServerStream, s *stream) error {
 			return err
 		}
 	}
+	if b.others != nil {
+		b.others.register(&c.ID, def)
+	}
 	e.ParentID, e.ID, e.Category, e.Content, e.ContentType = e.ID, newEventID(), categoryResponse, nil, ""
 	e.Target, e.HasTarget = e.Source, true
 	e.Source = b.id
@@ -229,11 +232,18 @@ func (b *Broker) join(s *stream) error {
 		command.Rows = append(command.Rows, r)
 	}
 	_, err := b.core.Do(caller, command)
+	if err == nil && b.others != nil {
+		b.others.join(s.id)
+		s.joined = true
+	}
 	return err
 }
 
 // leave takes them away, unless another stream has its place.
 func (b *Broker) leave(s *stream) {
+	if s.joined {
+		b.others.leave(s.id)
+	}
 	if !b.streams.remove(s) {
 		return
 	}

@@ -16,13 +16,14 @@ import (
 // waits for the end.
 type stream struct {
 	// Set at construction, never changed.
-	b     *Broker
-	id    ComponentID // BrokerID is empty: as the component tells of itself
-	key   string      // of hops: grpc:KEY
-	grpc  grpc.ServerStream
-	fixed bool          // the dialect is a setting
-	wake  chan struct{} // of room one: there is something to write
-	over  chan struct{} // closed with reason
+	b      *Broker
+	id     ComponentID // BrokerID is empty: as the component tells of itself
+	key    string      // of hops: grpc:KEY
+	grpc   grpc.ServerStream
+	fixed  bool          // the dialect is a setting
+	joined bool          // other brokers are told; set before it reads
+	wake   chan struct{} // of room one: there is something to write
+	over   chan struct{} // closed with reason
 
 	mu      sync.Mutex // guards what follows; a leaf
 	reason  error
