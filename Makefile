@@ -16,7 +16,7 @@ export PYTHON
 # go test, with the summary line "N passed, M failed" at the end.
 SUMMED = go build -o bin/testsum ./internal/house/testsum && bin/testsum -- go test -json -race -vet=off -count=1
 
-.PHONY: build test interop soak bench bench-table bench-router fuzz lint parts broker
+.PHONY: build test interop soak bench bench-table bench-router bench-relay fuzz lint parts broker
 
 build: ## bin/router and bin/routectl
 	go build -o bin/ ./cmd/router ./cmd/routectl
@@ -38,6 +38,9 @@ bench-table: ## the routing table against its goals and against other matchers
 
 bench-router: build ## a router against its goals: CPU, latency, memory (about ten minutes)
 	@bin/routectl bench --goals $(BENCHFLAGS) || [ $$? = 1 ]
+
+bench-relay: build ## the relay against its goals: CPU and memory of a router (about two minutes)
+	@go build -o bin/ ./internal/house/relaybench && bin/relaybench $(BENCHFLAGS)
 
 fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 	@for p in $$(go list ./...); do \
@@ -62,12 +65,16 @@ parts:
 	command -v node >/dev/null || need+=(nodejs); \
 	command -v npm >/dev/null || need+=(npm); \
 	$(PYTHON) -c 'import proton' 2>/dev/null || need+=(python3-qpid-proton libsasl2-modules); \
+	$(PYTHON) -c 'import cbor2, websockets, cryptography' 2>/dev/null || need+=(python3-cbor2 python3-websockets python3-cryptography); \
 	if [ $${#need[@]} -gt 0 ]; then \
 		apt-get update -qq; \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${need[@]}"; \
 	fi
-	@cd testdata/interop && { cmp -s package-lock.json node_modules/.installed || { npm ci --silent && cp package-lock.json node_modules/.installed; }; }
-	@$(PYTHON) -c 'import proton'
+	@for d in interop relay; do \
+		cd $(CURDIR)/testdata/$$d; \
+		cmp -s package-lock.json node_modules/.installed || { npm ci --silent && cp package-lock.json node_modules/.installed; }; \
+	done
+	@$(PYTHON) -c 'import proton, cbor2, websockets, cryptography'
 	@node --version >/dev/null
 
 # What "make interop" needs beside that: RabbitMQ. It is installed and not started; the test starts one of its own.

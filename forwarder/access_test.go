@@ -356,9 +356,10 @@ func TestHopsLogInByTheConfigurationOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	hop := "amqp://" + addr.String()
-	r := start(t, forwarder.Options{DeliveryTimeout: 300 * time.Millisecond, Hops: forwarder.Hops{By: map[string]*forwarder.Hop{
+	r := start(t, forwarder.Options{Hops: forwarder.Hops{By: map[string]*forwarder.Hop{
 		forwarder.HopKey(hopOf(t, hop)): {User: "alice", Password: "s3cret", HasPassword: true},
-	}}}, "A --> "+hop+"/A", "B --> amqp://alice:s3cret@"+last.hop+"/A")
+	}}}, "A --> "+hop+"/A")
+	r.rows(row{"B", "amqp://alice:s3cret@" + last.hop + "/A", []routetable.Column{routetable.WithTimeout(300 * time.Millisecond)}})
 	s := r.sender("")
 	if got := r.verdict(s, message("A", "x")); got != "Accepted" {
 		t.Errorf("by the configuration: %s", got)

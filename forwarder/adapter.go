@@ -128,3 +128,14 @@ func (m *Message) Data() (data []byte, contentType string, ok bool) {
 	}
 	return data, contentType, true
 }
+
+// SettleAll gives copies one outcome: as Settle of each, for less. The slice is the node's scratch until it returns.
+func SettleAll(copies []*Copy, o Outcome) {
+	if len(copies) == 0 {
+		return
+	}
+	for _, c := range copies {
+		c.outcome = o
+	}
+	copies[0].in.conn.node().settle(copies)
+}

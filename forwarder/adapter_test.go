@@ -17,7 +17,7 @@ import (
 // pens are the outlets of a scheme: each keeps what it gets until it is told to settle it.
 type pens struct{ of map[string]*pen }
 
-func (p *pens) Outlet(hop *routetable.Hop) forwarder.Outlet {
+func (p *pens) Outlet(hop *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
 	if x := p.of[hop.Name]; x != nil {
 		return x
 	}
@@ -248,5 +248,45 @@ func TestInletAllocatesNothing(t *testing.T) {
 		in.Flush()
 	}); n > allocationsAllowed {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// rowPens are a pen for each pattern.
+type rowPens struct {
+	made map[string]*pen
+}
+
+func (p *rowPens) Outlet(hop *routetable.Hop, row *routetable.Route, name string) forwarder.Outlet {
+	name = row.Pattern + " " + name + " " + hop.Name
+	if p.made[name] == nil {
+		p.made[name] = &pen{accepts: true}
+	}
+	return p.made[name]
+}
+
+// A hop of such a scheme gets a copy for each pattern of it that fits, and one for each pattern however many rows say it.
+func TestOutletForEachPattern(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	s := &rowPens{made: map[string]*pen{}}
+	r.node.Handle("peer", s)
+	var rows []row
+	for _, pattern := range []string{"topic:a/b", "topic:a/*", "topic:**"} {
+		for _, origin := range []string{"peer:a/1", "peer:a/2"} {
+			rows = append(rows, row{pattern, "peer:a", []routetable.Column{routetable.WithOrigin(origin)}})
+		}
+	}
+	r.rows(rows...)
+	r.rows(row{"news", "topic:a/b", nil})
+	in := r.node.NewInlet(forwarder.InletOptions{Account: &admin.Account{Send: admin.GrantsOfSchemes("topic")}})
+	for _, to := range []string{"topic:a/b", "news"} {
+		if err := in.Send(encoded(t, body(to, 10)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in.Flush()
+	for _, pattern := range []string{"topic:a/b", "topic:a/*", "topic:**"} {
+		if p := s.made[pattern+" topic:a/b a"]; p == nil || p.got != 2 {
+			t.Errorf("%s: got %+v", pattern, p)
+		}
 	}
 }

@@ -51,7 +51,7 @@ func (n *Node) state(m *routetable.Explained) (present bool, busy int) {
 		return !p.down.Load(), busy
 	}
 	if s := n.schemes[hop.Scheme]; s != nil {
-		o := s.Outlet(hop)
+		o := s.Outlet(hop, nil, "")
 		return o != nil && o.Present(), 0
 	}
 	return true, 0 // null, or a name, which is looked up again

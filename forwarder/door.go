@@ -266,6 +266,9 @@ func (n *Node) leadsToLink(address string) bool {
 	return false
 }
 
+// Send sends a message of the node's own to an address. It reports whether somebody gets it.
+func (n *Node) Send(to string, payload []byte) bool { return n.send(to, payload, nil) }
+
 // send sends a message of the node's own to an address. It reports whether somebody gets it; told, where not nil, hears what became of
 // it then, under a lock: it may only enqueue.
 func (n *Node) send(to string, payload []byte, told func(Outcome)) bool {

@@ -1,7 +1,6 @@
 package forwarder
 
 import (
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -356,7 +355,7 @@ func (c *conn) expired(d *delivery) {
 func (c *conn) refuseUnrouted(l *inlink, d *delivery, p *plan) {
 	c.use(p)
 	c.n.notFound(l, d)
-	c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
+	c.refuse(d, wire.CondNotFound, l.noRoute(d))
 }
 
 // refuse rejects a message with a named reason; a pre-settled one is dropped and counted.

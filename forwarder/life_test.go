@@ -53,6 +53,9 @@ func TestExpiredMessages(t *testing.T) {
 			if r.counter("expired") == 0 {
 				t.Error("it is not counted")
 			}
+			if got, want := len(r.node.Unrouted()), int(r.counter("unrouted")); got != want {
+				t.Errorf("%d addresses are told as unrouted, and %d messages were counted", got, want)
+			}
 		})
 	}
 }

@@ -70,6 +70,8 @@ type Copy struct {
 	timed     bool   // its time with a receiver has a limit
 	acquired  bool   // somebody had it before
 
+	triedAround []triedOf // the same of groups around the copy's own; mostly none
+
 	// Under the lock of in.conn.
 	tail *tail // of a message that cuts through
 	tap  bool  // does not count: optional, or pre-settled and of a hop that is slow

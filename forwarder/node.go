@@ -19,6 +19,14 @@ import (
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
+// The limits of a hop's line where the options give none.
+const (
+	DefaultSoftQueue      = 800
+	DefaultSoftQueueBytes = 16 << 20
+	DefaultHardQueue      = 5000
+	DefaultHardQueueBytes = 64 << 20
+)
+
 // Options of a node. The zero value is usable.
 type Options struct {
 	Name string // container id; empty: "fingerpost-" and a part of the node id
@@ -52,19 +60,19 @@ func (o Options) withDefaults() Options {
 		o.LinkBytes = 64 << 20
 	}
 	if o.SoftQueue == 0 {
-		o.SoftQueue = 800
+		o.SoftQueue = DefaultSoftQueue
 	}
 	if o.SoftQueueBytes == 0 {
-		o.SoftQueueBytes = 16 << 20
+		o.SoftQueueBytes = DefaultSoftQueueBytes
 	}
 	if o.FanOutTimeout == 0 {
 		o.FanOutTimeout = 5 * time.Minute
 	}
 	if o.HardQueue == 0 {
-		o.HardQueue = 5000
+		o.HardQueue = DefaultHardQueue
 	}
 	if o.HardQueueBytes == 0 {
-		o.HardQueueBytes = 64 << 20
+		o.HardQueueBytes = DefaultHardQueueBytes
 	}
 	if o.DeliveryTimeout == 0 {
 		o.DeliveryTimeout = 30 * time.Second

@@ -183,6 +183,30 @@ func TestUnroutedAddressesAreTalliedByReason(t *testing.T) {
 	}
 }
 
+func TestAnAddressThatIsTooLongIsToldTheLimit(t *testing.T) {
+	row := strings.Repeat("r", 300)
+	r := start(t, forwarder.Options{}, "* --> null", row+" --> null")
+	s := r.sender("")
+	if err := s.Send(within(t), message(strings.Repeat("a", 64<<10), "x"), nil); err != nil {
+		t.Errorf("64 KiB: %v", err)
+	}
+	err := s.Send(within(t), message(strings.Repeat("a", 64<<10+1), "x"), nil)
+	if condition(err) != "amqp:not-found" || !strings.Contains(err.Error(), "longer than 64 KiB (65537 bytes)") {
+		t.Errorf("one byte more: %v", err)
+	}
+	for _, pattern := range []string{"*", row} {
+		if _, err := r.table.DeletePattern(pattern); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := condition(s.Send(within(t), message(row, "x"), nil)); got != "amqp:not-found" {
+		t.Errorf("without a row: %s", got)
+	}
+	if c := r.node.Counters(); c["handlerGone"] != 1 {
+		t.Errorf("got %v", c)
+	}
+}
+
 func TestWhatASenderIsTold(t *testing.T) {
 	r := start(t, forwarder.Options{DeliveryTimeout: 200 * time.Millisecond}, "HAL9000 --> null", "LOST --> amqp://127.0.0.1:1", "$1x --> null")
 	s := r.sender("")
@@ -406,8 +430,8 @@ func (r *router) until(what string, ok func() bool) {
 // A hop with user and password is logged in to; a wrong password is a hop that is away, and nobody sees it.
 func TestAHopWithALogin(t *testing.T) {
 	last := start(t, forwarder.Options{Access: forwarder.Access{Users: people(t, users.User{Name: "alice"}, users.User{Name: "bob"})}})
-	r := start(t, forwarder.Options{DeliveryTimeout: 300 * time.Millisecond, Hops: forwarder.Hops{TableCredentials: true}},
-		"A --> amqp://alice:s3cret@"+last.hop, "B --> amqp://alice:guess@"+last.hop)
+	r := start(t, forwarder.Options{Hops: forwarder.Hops{TableCredentials: true}}, "A --> amqp://alice:s3cret@"+last.hop)
+	r.rows(row{"B", "amqp://alice:guess@" + last.hop, []routetable.Column{routetable.WithTimeout(300 * time.Millisecond)}})
 	last.table.Add("*", "null")
 	s := r.sender("")
 	if got := r.outcome(s, message("A", "x")); got != "Accepted" {

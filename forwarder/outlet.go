@@ -27,8 +27,10 @@ type Outlet interface {
 
 // Scheme finds the outlets of one scheme of hop addresses.
 type Scheme interface {
-	// Outlet gives the hop's outlet; nil where there is no such hop. source is the name that is looked up.
-	Outlet(hop *routetable.Hop) Outlet
+	// Outlet gives the hop's outlet; nil where there is no such hop. row is the one that leads to it, and name what was looked up last and led to
+	// that: topic:T where an operator's row leads there. Both are empty where only Present is asked for. A hop gets a copy for each of its outlets: in
+	// topic: a peer has one for each of its patterns that fits (DESIGN §2).
+	Outlet(hop *routetable.Hop, row *routetable.Route, name string) Outlet
 }
 
 // batch collects the copies of one read for each outlet, so that each destination is locked once.

@@ -263,7 +263,7 @@ func (d *delivery) balanceAmong(g *planGroup, b *batch, lo, hi int, tried uint64
 	if live == 0 {
 		return -1
 	}
-	nth := int(g.turn.Add(1) % uint32(live))
+	nth := int((g.turn.Add(1) - 1) % uint32(live)) // the first row has the first turn
 	for i := lo; i < hi; i++ {
 		if usable(i) {
 			if nth == 0 {

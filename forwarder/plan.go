@@ -52,6 +52,8 @@ type planGroup struct {
 	hashKey  string
 	turn     *atomic.Uint32 // round robin: of the group's first row
 	targets  []planTarget
+	outer    leaf    // the row, a name, that led here
+	isOnly   bool    // what that row leads to is one hop of this group
 	schedule []int32 // weighted: the targets of the lowest order in the turns that they get, spread evenly
 }
 
@@ -395,6 +397,7 @@ func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarg
 				continue
 			}
 			targets = append(targets, t)
+			b.nest(&t, leaf{place, int32(len(targets) - 1)})
 			if certain && t.outlet != nil {
 				b.all[t.outlet] = &targets[len(targets)-1]
 			}
@@ -410,6 +413,15 @@ func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarg
 		at = append(at, place)
 	}
 	return at
+}
+
+// nest notes, with the group that a name alone leads to, where that row is.
+func (b *planner) nest(t *planTarget, at leaf) {
+	if len(t.inner) != 1 {
+		return
+	}
+	g := &b.p.groups[t.inner[0]]
+	g.outer, g.isOnly = at, g.pick != routetable.PickAll || len(g.targets) == 1
 }
 
 // merge makes one copy of rows that lead to one hop: not optional beats optional, the first row gives the rest.
@@ -466,7 +478,11 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 		b.p.foreign = true
 	default:
 		if s := b.n.schemes[m.Hop.Scheme]; s != nil {
-			t.outlet = s.Outlet(m.Hop)
+			name := b.p.address
+			if outer.hop != nil {
+				name = outer.hop.LookupName()
+			}
+			t.outlet = s.Outlet(m.Hop, m.Route, name)
 			b.p.foreign = true
 		} else {
 			b.p.problems++
@@ -498,7 +514,7 @@ const maxLookups = 256
 
 // name looks up a row that names another name.
 func (b *planner) name(t planTarget, outer *lookup, depth int) (planTarget, bool) {
-	if b.lookups++; depth >= routetable.MaxDepth || b.lookups > maxLookups {
+	if b.lookups++; depth > routetable.MaxDepth || b.lookups > maxLookups {
 		b.deep = true
 		return t, false
 	}

@@ -112,7 +112,7 @@ func TestRowCounters(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := start(t, forwarder.Options{DeliveryTimeout: 300 * time.Millisecond})
+			r := start(t, forwarder.Options{DeliveryTimeout: time.Second})
 			r.taker("TAKES", nil)
 			r.taker("RELEASES", release)
 			r.taker("REJECTS", func(rcv *amqp.Receiver, m *amqp.Message) { rcv.RejectMessage(t.Context(), m, nil) })

@@ -139,9 +139,7 @@ func (n *Node) settle(copies []*Copy) {
 		for j := i; j < len(copies); j++ {
 			if next := copies[j]; next != nil && next.in.conn == src {
 				copies[j] = nil
-				if next.in.copyDone(next) {
-					again = append(again, next)
-				}
+				next.in.copyDone(next, &again)
 			}
 		}
 		src.release()
@@ -154,14 +152,15 @@ func (n *Node) settle(copies []*Copy) {
 	}
 }
 
-// copyDone takes the outcome of one copy; true says that the copy goes on its way again. Called under the lock of d.conn.
-func (d *delivery) copyDone(c *Copy) (again bool) {
+// copyDone takes the outcome of one copy. Copies that go on their way again are added to again. Called under the lock of d.conn.
+func (d *delivery) copyDone(c *Copy, again *[]*Copy) {
 	if c.outcome.Kind == wire.Released {
-		switch d.next(c) {
+		switch d.next(c, again) {
 		case goesOn:
-			return true
+			*again = append(*again, c)
+			return
 		case waits:
-			return false
+			return
 		}
 	}
 	d.conn.ended(c)
@@ -179,7 +178,6 @@ func (d *delivery) copyDone(c *Copy) (again bool) {
 	case d.pending == 0:
 		d.recycle()
 	}
-	return false
 }
 
 // finish settles a delivery by the outcomes of all its copies.

@@ -185,6 +185,95 @@ func TestReleasedCopiesGoToTheNextRow(t *testing.T) {
 	}
 }
 
+// The next row may be a name: the copy goes to what it leads to, to all of it, and the sender hears of all.
+func TestACopyGoesOnToANameAsTheNextRow(t *testing.T) {
+	for _, p := range []routetable.Pick{routetable.PickAny, routetable.PickFirst} {
+		for _, c := range []struct {
+			name, first string
+			settled     bool
+		}{
+			{"a receiver releases it", "", false}, {"the hop cannot be reached", "amqp://127.0.0.1:1", false}, {"pre-settled", "amqp://127.0.0.1:1", true},
+		} {
+			t.Run(p.String()+", "+c.name, func(t *testing.T) {
+				r := start(t, forwarder.Options{})
+				first := c.first
+				if first == "" {
+					h := r.recv("H")
+					h.auto = func(a *arrival) { a.d.Settle(isReleased) }
+					h.credit(10)
+					first = r.link("H")
+				}
+				b, c1, c2 := r.recv("B"), r.recv("C"), r.recv("C")
+				for _, h := range []*hand{b, c1, c2} {
+					h.credit(10)
+				}
+				r.rows(row{"A", first, pick(p)}, row{"A", "route:BOTH", pick(p)}, row{"BOTH", "route:B", nil}, row{"BOTH", "route:C", nil})
+				s := r.send("")
+				x := s.put(body("A", 1), c.settled)
+				if c.settled {
+					for _, h := range []*hand{b, c1, c2} {
+						h.message(0)
+					}
+				} else {
+					b.accept(b.message(0))
+					c1.accept(c1.message(0))
+					c2.answer(c2.message(0), isReleased)
+					c2.cut() // or it would be tried again there
+					if got := s.outcome(x); got != "modified failed" {
+						t.Errorf("two have it, and one released it: got %s", got)
+					}
+				}
+				for i, h := range []*hand{b, c1, c2} {
+					if h.arrived() != 1 {
+						t.Errorf("receiver %d had it %d times", i, h.arrived())
+					}
+				}
+			})
+		}
+	}
+}
+
+// A copy that a name's hop does not take goes on to the next row of the group that the name is a row of.
+func TestACopyGoesOnFromAName(t *testing.T) {
+	for _, p := range []routetable.Pick{routetable.PickAny, routetable.PickFirst} {
+		for _, name := range []string{"a receiver releases it", "the hop cannot be reached", "deeper", "all release it", "a hop comes after it"} {
+			t.Run(p.String()+", "+name, func(t *testing.T) {
+				r := start(t, forwarder.Options{})
+				h, b := r.recv("REL"), r.recv("B")
+				want := "accepted"
+				h.auto = func(a *arrival) { a.d.Settle(isReleased) }
+				b.auto = func(a *arrival) { a.d.Settle(isAccepted) }
+				rows := []row{{"A", "route:REL", pick(p)}, {"A", "route:B", pick(p)}}
+				switch name {
+				case "the hop cannot be reached":
+					rows[0].address = "route:DEAD"
+					rows = append(rows, row{"DEAD", "amqp://127.0.0.1:1", nil})
+				case "deeper":
+					rows[0].address = "route:DEEP"
+					rows = append(rows, row{"DEEP", "route:DEEPER", nil}, row{"DEEPER", "route:REL", nil})
+				case "all release it":
+					b.auto, want = h.auto, "released"
+				case "a hop comes after it":
+					rows[1].address = r.link("B")
+				}
+				h.credit(10)
+				b.credit(10)
+				r.rows(rows...)
+				s := r.send("")
+				began := time.Now()
+				for range 4 { // round robin begins with either
+					if got := s.outcome(s.put(body("A", 1), false)); got != want {
+						t.Fatalf("got %s", got)
+					}
+				}
+				if took := time.Since(began); took > 20*time.Second {
+					t.Errorf("it took %v: the delivery timeout", took)
+				}
+			})
+		}
+	}
+}
+
 // A receiver that goes before it had a message gives it to the next of its group; after, nobody can tell, and the sender hears that.
 func TestReceiverLost(t *testing.T) {
 	t.Run("before", func(t *testing.T) {

@@ -22,7 +22,7 @@ func (n *Node) owned(name string, inside string) (Outlet, *routetable.Hop) {
 	if err != nil || !hop.IsName() {
 		return nil, nil
 	}
-	return s.Outlet(hop), hop
+	return s.Outlet(hop, nil, name), hop
 }
 
 // ownedPlan makes the plan of an address whose space has an outlet of its own, and reports whether it has.

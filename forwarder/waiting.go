@@ -94,6 +94,9 @@ func (l *inlink) replay(b *batch, at int64) (sent bool) {
 		l.take()
 		switch {
 		case d.until != 0 && d.until <= at:
+			if !p.found {
+				c.n.notFound(l, d) // that is why it grew too old
+			}
 			c.expired(d)
 		case !p.found:
 			c.refuseUnrouted(l, d, p)

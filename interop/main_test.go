@@ -53,8 +53,8 @@ func prepare(dir string) (err error) {
 	if pythonProgram = os.Getenv("PYTHON"); pythonProgram == "" {
 		pythonProgram = "/usr/bin/python3"
 	}
-	if out, err := exec.Command(pythonProgram, "-c", "import proton").CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: proton: %w: %s: make parts installs it", pythonProgram, err, out)
+	if out, err := exec.Command(pythonProgram, "-c", "import proton, cbor2, websockets, cryptography").CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: a module is missing: %w: %s: make parts installs it", pythonProgram, err, out)
 	}
 	os.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	os.Setenv("GORACE", "halt_on_error=1 exitcode=66 atexit_sleep_ms=0") // a race ends the program that has it

@@ -333,6 +333,31 @@ func (f *File) arrowExpect(l *arrowLine) (err error) {
 	return err
 }
 
+// WriteRows writes what a load takes of f, in the arrow form: the match mode, where f says one, and each row on a line of its own. Comments and
+// expectations are not written, so the line of a row tells which it is (see [File.RowAt]).
+func (f *File) WriteRows(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	if f.HasMatch {
+		b.WriteString("match: " + f.Match.String() + "\n")
+	}
+	for i := range f.Routes {
+		b.WriteString(arrowText(&f.Routes[i], 0) + "\n")
+	}
+	return b.Flush()
+}
+
+// RowAt gives the place in f's own text, from 1, of the row that WriteRows writes on that line. There is none where ok is false.
+func (f *File) RowAt(line int) (at, column int, ok bool) {
+	i := line - 1
+	if f.HasMatch {
+		i--
+	}
+	if i < 0 || i >= len(f.Routes) || f.Routes[i].line == 0 {
+		return 0, 0, false
+	}
+	return f.Routes[i].line, f.Routes[i].column, true
+}
+
 // WriteArrow writes the arrow form.
 func (f *File) WriteArrow(w io.Writer) error {
 	if text, ok := f.edited(false); ok {

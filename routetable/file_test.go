@@ -226,6 +226,43 @@ func TestFilesRoundTrip(t *testing.T) {
 	})
 }
 
+// The line of what WriteRows writes leads back to the row of the file, whatever else is in the file.
+func TestRowAt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFile(t)
+		var text strings.Builder
+		form := rapid.SampledFrom([]func(*strings.Builder) error{
+			func(b *strings.Builder) error { return f.WriteYAML(b) },
+			func(b *strings.Builder) error { return f.WriteArrow(b) },
+		}).Draw(t, "form")
+		if err := form(&text); err != nil {
+			t.Fatal(err)
+		}
+		f, err := ParseFile("t", []byte(text.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows strings.Builder
+		if err := f.WriteRows(&rows); err != nil {
+			t.Fatal(err)
+		}
+		sent, err := ParseFile("sent", []byte(rows.String()))
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, rows.String())
+		}
+		sameFile(t, sent, &File{Match: f.Match, Routes: f.Routes}, rows.String())
+		for i, r := range sent.Routes {
+			want := f.Routes[i]
+			if line, column, ok := f.RowAt(r.line); !ok || line != want.line || column != want.column {
+				t.Fatalf("row %d at line %d, column %d (%v), want %d, %d in\n%s", i, line, column, ok, want.line, want.column, text.String())
+			}
+		}
+		if _, _, ok := f.RowAt(len(f.Routes) + 2); ok {
+			t.Fatal("a row behind the last")
+		}
+	})
+}
+
 func sameFile(t interface{ Fatalf(string, ...any) }, got, want *File, text string) {
 	if got.Match != want.Match || len(got.Routes) != len(want.Routes) || len(got.Expect) != len(want.Expect) {
 		t.Fatalf("got %d rows and %d expects, want %d and %d in\n%s", len(got.Routes), len(got.Expect), len(want.Routes), len(want.Expect), text)

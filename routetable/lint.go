@@ -181,15 +181,14 @@ func sample(p *pattern) (addr string, ok bool) {
 func (s *Snapshot) warnShadowed(dst []Warning, r *Route) []Warning {
 	if r.Fallback {
 		if o := s.covering(r, func(o *Route) bool { return !o.Fallback }); o != nil {
-			dst = append(dst, warning(r, "never used: "+arrowField(o.Pattern)+" matches all that this fallback does"))
+			return append(dst, warning(r, "never used: "+arrowField(o.Pattern)+" matches all that this fallback does"))
 		}
-		return dst
 	}
 	mode := s.space(r.Pattern)
 	if mode == spaceAll || r.Optional && mode != spaceFirst {
 		return dst
 	}
-	if o := s.covering(r, func(o *Route) bool { return !o.Fallback && o.before(r) && o.Pattern != r.Pattern }); o != nil {
+	if o := s.covering(r, func(o *Route) bool { return o.Fallback == r.Fallback && o.before(r) && o.Pattern != r.Pattern }); o != nil {
 		dst = append(dst, warning(r, "never used: "+arrowField(o.Pattern)+" comes first and matches all that it does"))
 	}
 	return dst

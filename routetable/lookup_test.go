@@ -292,6 +292,7 @@ func TestLint(t *testing.T) {
 		{"a bare word", "A --> B\nB --> h:1", "route:B"},
 		{"shadowed", "match: first\na* --> h1\nab --> h2", "never used"},
 		{"shadowed pattern", "match: first\na* --> h1\nab% --> h2", "never used"},
+		{"a shadowed fallback", "match: first\n* --> h1 ; fallback\nA --> h2 ; fallback", "A --> h2: never used: * comes first"},
 		{"a fallback that is covered", "* --> h1\nA --> h2 ; fallback", "never used"},
 		{"a loop by a wildcard", "* --> route:x", "leads back"},
 		{"a name that is not there", "A --> route:B", "no row matches the name B"},
@@ -306,8 +307,15 @@ func TestLint(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", c.name, w, c.want)
 		}
 	}
-	if w := tableOf(t, "A --> h1\nB* --> h2/$1\n* --> h3/$0 ; fallback\ntopic:x --> peer:p").Snapshot().Lint(); len(w) != 0 {
-		t.Errorf("got %v", w)
+	for _, table := range []string{
+		"A --> h1\nB* --> h2/$1\n* --> h3/$0 ; fallback\ntopic:x --> peer:p",
+		"* --> h1 ; fallback\nA --> h2 ; fallback",
+		"match: first\nA --> h2 ; fallback\n* --> h1 ; fallback",
+		"match: first\nA --> h1\n* --> h2 ; fallback",
+	} {
+		if w := tableOf(t, table).Snapshot().Lint(); len(w) != 0 {
+			t.Errorf("%s: got %v", table, w)
+		}
 	}
 }
 

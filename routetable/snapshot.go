@@ -349,3 +349,19 @@ func sortRoutes(rows []*Route) {
 func (s *Snapshot) ChangedSince(generation uint64, addr string) bool {
 	return generation != s.generation && s.recent.touches(generation, s.generation, addr, hashAddress(addr))
 }
+
+// OfOrigin gives the rows of a learned origin, or of all learned origins that begin with it where it ends with a slash, in table order.
+func (s *Snapshot) OfOrigin(origin string) []*Route {
+	var rows []*Route
+	for _, w := range s.index.keys.get(uint32(hashText(kindOrigin, origin) >> 32)) {
+		rec := s.record(uint32(w))
+		if rec == nil {
+			continue
+		}
+		if o := rec.origin(); o == origin || strings.HasSuffix(origin, "/") && strings.HasPrefix(o, origin) {
+			rows = append(rows, s.routeOf(rec.slot()))
+		}
+	}
+	slices.SortFunc(rows, compareRoutes)
+	return rows
+}

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fingerpost/fingerpost/internal/app"
 )
@@ -24,7 +26,7 @@ const (
 // flags as given on the command line; the environment stands in for those that are not.
 type flags struct {
 	config, name, http  string
-	state               string
+	state, relayKeys    string
 	listen, tables      []string
 	logLevel, logFormat string
 	check               bool
@@ -44,6 +46,9 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 		Version: app.Version,
 		Args:    cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := noneEmpty(cmd.Flags()); err != nil {
+				return err
+			}
 			f.environment(cmd)
 			var err error
 			status, err = run(&f)
@@ -57,6 +62,7 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 	fl.StringVar(&f.http, "http", "", "`HOST:PORT` of the HTTP listener, or off")
 	fl.StringArrayVar(&f.tables, "table", nil, "table `FILE`; may be repeated")
 	fl.StringVar(&f.state, "state", "", "`DIR` that keeps the table, its history and the node's id over a restart; nothing is kept by default")
+	fl.StringVar(&f.relayKeys, "relay-keys", "", "`FILE` of the keys of the relay, which is at /api/DOMAIN/relay/connect of the HTTP listener; without one there is no relay")
 	fl.StringVar(&f.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	fl.StringVar(&f.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	fl.BoolVar(&f.check, "check", false, "check configuration and tables, and end")
@@ -69,11 +75,25 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 	os.Exit(status)
 }
 
-// environment fills flags that were not given from FINGERPOST_ variables.
+// noneEmpty refuses a flag whose value is empty: that is a variable of a script that is not set, and to keep no state, say, would tell nobody.
+func noneEmpty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if slices.Contains(values, "") && err == nil {
+			err = fmt.Errorf("--%s is empty: give a value, or leave it out", f.Name)
+		}
+	})
+	return err
+}
+
+// environment fills flags that were not given from FINGERPOST_ variables. An empty one is as good as none.
 func (f *flags) environment(cmd *cobra.Command) {
-	for _, name := range []string{"config", "name", "http", "state", "log-level", "log-format", "listen", "table"} {
+	for _, name := range []string{"config", "name", "http", "state", "relay-keys", "log-level", "log-format", "listen", "table"} {
 		v, ok := os.LookupEnv("FINGERPOST_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
-		if !ok || cmd.Flags().Changed(name) {
+		if !ok || v == "" || cmd.Flags().Changed(name) {
 			continue
 		}
 		for _, part := range split(name, v) {
@@ -113,6 +133,9 @@ func (f *flags) load() (app.Config, error) {
 	}
 	if f.http != "" {
 		c.HTTP.Listen = f.http
+	}
+	if f.relayKeys != "" {
+		c.Relay.Keys = f.relayKeys
 	}
 	f.defaults(&c)
 	return c, c.Environment(os.LookupEnv)

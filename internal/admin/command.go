@@ -88,6 +88,11 @@ type Subscribe struct {
 	Pick    routetable.Pick
 }
 
+// Unsubscribe takes a row of Subscribe away.
+type Unsubscribe struct {
+	Origin, Pattern, Address string
+}
+
 // Withdraw takes away the rows of an origin, or of all origins below a prefix that ends in a slash.
 type Withdraw struct {
 	Origin string
@@ -104,6 +109,7 @@ func (Clear) operation() string         { return "CLEAR" }
 func (Load) operation() string          { return "LOAD" }
 func (Apply) operation() string         { return "APPLY" }
 func (Subscribe) operation() string     { return "SUBSCRIBE" }
+func (Unsubscribe) operation() string   { return "UNSUBSCRIBE" }
 func (Withdraw) operation() string      { return "WITHDRAW" }
 
 func (Add) role() Role           { return RoleOperator }
@@ -116,6 +122,7 @@ func (DeletePattern) role() Role { return RoleOperator }
 func (Clear) role() Role         { return RoleOperator }
 func (Load) role() Role          { return RoleOperator }
 func (Subscribe) role() Role     { return RoleNone }
+func (Unsubscribe) role() Role   { return RoleNone }
 
 func (c Apply) role() Role {
 	role := RoleOperator
@@ -209,6 +216,13 @@ func (c Subscribe) op() (routetable.Op, error) {
 	r := routetable.NewRoute(c.Pattern, c.Address)
 	r.Origin, r.Pick = c.Origin, c.Pick
 	return routetable.Op{Verb: routetable.VerbAdd, Route: r, Columns: routetable.ColPick}, nil
+}
+
+func (c Unsubscribe) plan(*routetable.Snapshot) ([]routetable.Op, error) {
+	if !routetable.Learned(c.Origin) {
+		return nil, refuse(StatusBadRequest, "UNSUBSCRIBE: origin %q is not one of learned rows", c.Origin)
+	}
+	return []routetable.Op{{Verb: routetable.VerbDelete, Route: routetable.NewRoute(c.Pattern, c.Address), Origin: c.Origin}}, nil
 }
 
 func (c Withdraw) plan(*routetable.Snapshot) ([]routetable.Op, error) { return one(c.op()) }

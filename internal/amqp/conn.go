@@ -5,10 +5,10 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
+	"github.com/fingerpost/fingerpost/internal/socket"
 )
 
 // HandshakeTimeout is how long a peer may take from connect to open.
@@ -47,39 +47,24 @@ type Conn struct {
 	Engine *engine.Conn
 
 	// Set at construction, never changed.
-	nc      net.Conn
-	guard   *Guard          // of a server end: slows logins down where many have failed; nil: nobody does
-	quit    chan struct{}   // closed by fail
-	raw     syscall.RawConn // nil where bytes do not go straight to a socket (TLS)
-	owner   Owner
-	waiter  Waiter        // the owner, where it is one
-	ready   chan struct{} // closed when the peer has opened
-	done    chan struct{} // closed when Serve has returned
-	readFn  func(uintptr) bool
-	writeFn func(uintptr) bool
-	pool    *sync.Pool
+	nc     net.Conn
+	guard  *Guard        // of a server end: slows logins down where many have failed; nil: nobody does
+	quit   chan struct{} // closed by fail
+	owner  Owner
+	waiter Waiter        // the owner, where it is one
+	ready  chan struct{} // closed when the peer has opened
+	done   chan struct{} // closed when Serve has returned
 
-	// Owned by the reader.
-	bufp       *[]byte // nil while idle with nothing kept
-	start, end int
-	one        [1]byte // the first byte after a pause
-	rn         int
-	rerr       error
+	in socket.Reader // owned by the reader
 
-	mu      *sync.Mutex // guards what follows, and Engine
-	wbuf    []byte
-	wn      int
-	werr    error
-	spare   []byte // written out, to be filled again
-	rest    []byte // owned by the writer while writing
-	writing bool   // a writer goroutine owns the socket's sending side
-	opened  bool
-	closing bool // Close was called
-	over    bool // the socket is gone: nothing is written any more
-	busy    bool // something was written since the last tick
-	cause   error
-	timer   *time.Timer
-	writers sync.WaitGroup
+	mu       *sync.Mutex // guards what follows, and Engine
+	w        socket.Writer
+	flushing bool
+	opened   bool
+	closing  bool // Close was called
+	over     bool // the socket is gone: nothing is written any more
+	cause    error
+	timer    *time.Timer
 }
 
 // NewConn puts an engine on a socket. mu is the lock to use, nil for one of its own: connections of one destination that
@@ -89,18 +74,16 @@ func NewConn(nc net.Conn, cfg engine.Config, mu *sync.Mutex, newOwner func(*Conn
 		mu = &sync.Mutex{}
 	}
 	c := &Conn{nc: nc, mu: mu, ready: make(chan struct{}), done: make(chan struct{}), quit: make(chan struct{})}
-	if tcp, ok := nc.(*net.TCPConn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			c.raw = raw
-			c.readFn, c.writeFn = c.readOnce, c.writeOnce
-		}
-	}
+	c.in.Init(nc, max(leastBuffer, 2*int(cfg.MaxFrameSize)))
+	c.w.Init(nc, mu, source{c})
 	c.owner = newOwner(c)
 	c.waiter, _ = c.owner.(Waiter)
 	c.Engine = engine.NewConn(cfg, handler{c.owner, c})
-	c.pool = readBuffers(int(cfg.MaxFrameSize))
 	return c
 }
+
+// leastBuffer is the least size of a read; a buffer holds two of the largest frames.
+const leastBuffer = 128 << 10
 
 // handler passes the engine's callbacks to the owner and keeps the connection's own state in step.
 type handler struct {
@@ -158,13 +141,14 @@ func (c *Conn) Serve() error {
 	err := c.readLoop()
 
 	c.mu.Lock()
-	c.flush()     // the close, or the header that tells what we speak
-	c.over = true // no further writer is started: those that are there are waited for
+	c.flush() // the close, or the header that tells what we speak
+	c.over = true
+	c.w.Stop() // no further writer is started: those that are there are waited for
 	c.mu.Unlock()
 	c.lingerClose()
 	c.timer.Stop()
 	c.nc.Close()
-	c.writers.Wait()
+	c.w.Wait()
 
 	c.mu.Lock()
 	c.cause = err
@@ -174,26 +158,21 @@ func (c *Conn) Serve() error {
 	if work != nil {
 		work.Run()
 	}
-	if c.bufp != nil {
-		c.pool.Put(c.bufp)
-		c.bufp = nil
-	}
+	c.in.Free()
 	close(c.done)
 	return err
 }
 
 func (c *Conn) readLoop() error {
 	for {
-		n, err := c.read()
-		if err != nil || n == 0 {
+		if n, err := c.in.Fill(); n == 0 {
 			return c.readError(err)
 		}
-		c.end += n
 		if err := c.guarded(); err != nil {
 			return err
 		}
 		c.mu.Lock()
-		used, err := c.Engine.Input((*c.bufp)[c.start:c.end])
+		used, err := c.Engine.Input(c.in.Bytes())
 		if c.guard != nil && errors.Is(err, engine.ErrAuthentication) {
 			c.guard.Failed(c.nc.RemoteAddr(), time.Now())
 		}
@@ -207,7 +186,7 @@ func (c *Conn) readLoop() error {
 		if c.waiter != nil {
 			c.waiter.AwaitRoom(c.quit)
 		}
-		c.start += used
+		c.in.Use(used)
 		if err != nil {
 			var ce *engine.ConnectionError
 			if errors.As(err, &ce) && ce.Remote && ce.Condition == "" {
@@ -215,7 +194,9 @@ func (c *Conn) readLoop() error {
 			}
 			return err
 		}
-		c.compact()
+		if rest := c.in.Bytes(); len(rest) > 0 {
+			c.in.Room(c.need(rest))
+		}
 	}
 }
 
@@ -246,7 +227,7 @@ func (c *Conn) guarded() error {
 func (c *Conn) guesses() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.opened && c.Engine.Guesses((*c.bufp)[c.start:c.end])
+	return !c.opened && c.Engine.Guesses(c.in.Bytes())
 }
 
 // SetGuard has a server end ask a guard before it looks at a login. It is called before Serve.
@@ -265,88 +246,11 @@ func (c *Conn) readError(err error) error {
 	return err
 }
 
-// compact moves the beginning of a frame to the front, so that the rest of it fits.
-func (c *Conn) compact() {
-	buf := *c.bufp
-	if c.start == c.end {
-		c.start, c.end = 0, 0
-		return
-	}
-	if c.start > 0 && (c.start > len(buf)/2 || c.need(buf[c.start:c.end]) > len(buf)-c.start) {
-		c.end = copy(buf, buf[c.start:c.end])
-		c.start = 0
-	}
-}
-
 func (c *Conn) need(p []byte) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Engine.Need(p)
 }
-
-// read waits for bytes. While it waits with nothing kept, the connection holds no buffer.
-func (c *Conn) read() (int, error) {
-	if c.raw == nil {
-		return c.readLayered()
-	}
-	if err := c.raw.Read(c.readFn); err != nil {
-		return 0, err
-	}
-	return max(c.rn, 0), c.rerr
-}
-
-// readLayered is read where bytes do not come straight from a socket (TLS, WebSocket). It waits for the first byte alone, so that an idle connection
-// holds no buffer here either; the others are mostly at hand then.
-func (c *Conn) readLayered() (int, error) {
-	first := 0
-	if c.end == 0 {
-		if c.bufp != nil {
-			c.pool.Put(c.bufp)
-			c.bufp = nil
-		}
-		if n, err := c.nc.Read(c.one[:]); n == 0 {
-			return 0, err
-		}
-		c.bufp = c.pool.Get().(*[]byte)
-		(*c.bufp)[0] = c.one[0]
-		first = 1
-	}
-	n, err := c.nc.Read((*c.bufp)[c.end+first:])
-	if n > 0 {
-		err = nil
-	}
-	return n + first, err
-}
-
-func (c *Conn) readOnce(fd uintptr) bool {
-	if c.bufp == nil {
-		c.bufp = c.pool.Get().(*[]byte)
-	}
-	for {
-		c.rn, c.rerr = syscall.Read(int(fd), (*c.bufp)[c.end:])
-		switch c.rerr {
-		case syscall.EINTR:
-			continue
-		case syscall.EAGAIN:
-			if c.end == 0 {
-				c.pool.Put(c.bufp)
-				c.bufp = nil
-			}
-			return false
-		}
-		return true
-	}
-}
-
-// readBuffers gives the pool of buffers for a frame size. A buffer holds two of the largest frames.
-func readBuffers(maxFrame int) *sync.Pool {
-	if maxFrame <= 64<<10 {
-		return &commonBuffers
-	}
-	return &sync.Pool{New: func() any { b := make([]byte, 2*maxFrame); return &b }}
-}
-
-var commonBuffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
 
 // tick runs on the connection's timer: the handshake limit first, idle timeouts later.
 func (c *Conn) tick() {
@@ -361,10 +265,7 @@ func (c *Conn) tick() {
 		return
 	}
 	next, err := c.Engine.Tick(time.Now())
-	if !c.busy {
-		c.spare = nil // an idle connection keeps no buffer
-	}
-	c.busy = false
+	c.w.Idle()
 	if err != nil {
 		c.flush()
 		c.fail(err)

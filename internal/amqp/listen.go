@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -43,9 +44,18 @@ type Listener struct {
 // Listen opens a TCP port.
 func Listen(address string) (*Listener, error) { return ListenWith(address, ListenOptions{}) }
 
+// ListenTCP opens a port at an address and at no other: 0.0.0.0 is every IPv4 address of the host and no IPv6 one, where package net would take both.
+func ListenTCP(address string) (net.Listener, error) {
+	network := "tcp"
+	if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().Is4() {
+		network = "tcp4"
+	}
+	return net.Listen(network, address)
+}
+
 // ListenWith opens a TCP port with options.
 func ListenWith(address string, o ListenOptions) (*Listener, error) {
-	ln, err := net.Listen("tcp", address)
+	ln, err := ListenTCP(address)
 	if err != nil {
 		return nil, err
 	}

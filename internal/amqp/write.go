@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"net"
-	"syscall"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
@@ -22,78 +21,24 @@ func (c *Conn) Release() {
 // flush tries one write that does not block; a writer goroutine takes over what the socket did not take. Called under the lock.
 func (c *Conn) flush() {
 	c.owner.BeforeFlush()
-	for !c.writing && !c.over {
-		out := c.Engine.Output(c.spare)
-		if out == nil {
-			return
-		}
-		c.spare, c.busy = nil, true
-		n := 0
-		if c.raw != nil {
-			n = c.tryWrite(out)
-		}
-		if n < len(out) {
-			c.rest = out[n:]
-			c.writing = true
-			c.writers.Add(1)
-			go c.write()
-			if n > 0 {
-				c.Engine.Wrote(n)
-			}
-			return
-		}
-		c.spare = out[:0]
-		c.Engine.Wrote(n) // may give links room to go on
-	}
+	c.flushing = true
+	c.w.Flush()
+	c.flushing = false
 }
 
-func (c *Conn) tryWrite(b []byte) int {
-	c.wbuf = b
-	err := c.raw.Write(c.writeFn)
-	c.wbuf = nil
-	if err != nil || c.werr != nil {
-		return 0 // the writer meets the error, or waits where the socket is full
+// source is the connection as what its writer takes bytes from.
+type source struct{ c *Conn }
+
+func (s source) Output(spare []byte) []byte {
+	if !s.c.flushing { // the writer goroutine's
+		s.c.owner.BeforeFlush()
 	}
-	return c.wn
+	return s.c.Engine.Output(spare)
 }
 
-func (c *Conn) writeOnce(fd uintptr) bool {
-	c.wn, c.werr = syscall.Write(int(fd), c.wbuf)
-	if c.wn < 0 {
-		c.wn = 0
-	}
-	return true
-}
-
-// write is the writer goroutine: it lives while the peer is slower than we are. It is started by flush alone and
-// waited for by Serve.
-func (c *Conn) write() {
-	defer c.writers.Done()
-	for {
-		buf := c.rest
-		_, err := c.nc.Write(buf)
-		c.mu.Lock()
-		if err != nil {
-			c.fail(err) // writing stays true: nothing more is written
-			c.mu.Unlock()
-			return
-		}
-		c.Engine.Wrote(len(buf))
-		c.owner.BeforeFlush()
-		c.rest = c.Engine.Output(buf[:0])
-		if c.rest == nil {
-			c.spare = buf[:0]
-			c.writing = false
-			c.Release()
-			return
-		}
-		work := c.owner.TakeWork()
-		c.mu.Unlock()
-		if work != nil {
-			work.Run()
-		}
-	}
-}
+func (s source) Wrote(n int)      { s.c.Engine.Wrote(n) } // may give links room to go on
+func (s source) Failed(err error) { s.c.fail(err) }
+func (s source) Release()         { s.c.Release() }
 
 // halfCloser is a socket, or TLS on one, that can say that no more is sent and be read on.
 type halfCloser interface {
@@ -107,7 +52,7 @@ func (c *Conn) lingerClose() {
 	c.mu.Lock()
 	told := c.cause == nil
 	c.mu.Unlock()
-	c.writers.Wait() // bounded by the deadline
+	c.w.Wait() // bounded by the deadline
 	if half, ok := c.nc.(halfCloser); ok && told {
 		half.CloseWrite()
 		half.SetReadDeadline(time.Now().Add(200 * time.Millisecond))

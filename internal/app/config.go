@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,12 +12,14 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 )
 
@@ -32,6 +35,8 @@ type Config struct {
 	ShutdownGrace Duration   `yaml:"shutdownGrace"` // for what is in flight on SIGTERM; 0 is 10 s
 
 	Users            string `yaml:"users"` // file of those who may log in; relative to the file that names it; empty is nobody
+	Relay            Relay  `yaml:"relay"`
+	Mesh             Mesh   `yaml:"mesh"`
 	Hops             []Hop  `yaml:"hops"`
 	Events           Events `yaml:"events"`
 	TableCredentials bool   `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
@@ -45,8 +50,8 @@ type pos struct{ line, column int }
 
 // Listener is one place where AMQP clients connect.
 type Listener struct {
-	URL                string   `yaml:"url"`  // amqp://HOST:PORT or amqps://…, or ws://HOST:PORT or wss://… for AMQP over WebSocket
-	TLS                TLS      `yaml:"tls"`  // of amqps and wss
+	URL                string   `yaml:"url"`  // amqp://HOST:PORT or amqps://…; ws:// or wss:// for AMQP over WebSocket; rembus+ws, +wss, +tcp or +tls for Rembus
+	TLS                TLS      `yaml:"tls"`  // of amqps, wss, rembus+wss and rembus+tls
 	SASL               []string `yaml:"sasl"` // empty: ANONYMOUS, with users SCRAM and PLAIN, with clientCA EXTERNAL
 	AllowInsecurePlain bool     `yaml:"allowInsecurePlain"`
 	Direct             bool     `yaml:"direct"` // an address that matches nothing and is an amqp URL is dialled
@@ -55,8 +60,32 @@ type Listener struct {
 // HTTP is the HTTP listener; an empty Listen or "off" is none.
 type HTTP struct {
 	Listen  string   `yaml:"listen"`
-	Origins []string `yaml:"origins"` // web pages that may connect to /amqp and to ws listeners; see amqp.WebSocketOptions
+	TLS     TLS      `yaml:"tls"`     // nothing in it: plain HTTP
+	Origins []string `yaml:"origins"` // web pages that may connect to /amqp, to the relay and to ws listeners; see websocket.Gate
 }
+
+// Relay is the relay protocol, on the HTTP listener.
+type Relay struct {
+	Keys       string   `yaml:"keys"` // file of keys; relative to the file that names it; empty is no relay
+	Busy       Duration `yaml:"busy"` // until an op that its destination does not take fails; 0 is 30 s
+	MaxData    Size     `yaml:"maxData"`
+	MaxMessage Size     `yaml:"maxMessage"`
+}
+
+// check says what is wrong, and under which key.
+func (r *Relay) check() (key string, err error) {
+	switch {
+	case r.Busy < 0:
+		return ".busy", errors.New("it cannot be negative")
+	case r.MaxMessage > maxRelayMessage:
+		return ".maxMessage", fmt.Errorf("%d is out of range: up to 256MiB", r.MaxMessage)
+	case r.MaxData > maxRelayMessage || r.MaxMessage > 0 && r.MaxData > r.MaxMessage:
+		return ".maxData", errors.New("no message can hold that much: see maxMessage")
+	}
+	return "", nil
+}
+
+const maxRelayMessage = 256 << 20
 
 // Limits bound what the router holds. Zero is the default of each.
 type Limits struct {
@@ -91,6 +120,9 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 // Size is a number of bytes, written as 64KiB, 16MiB, 1GiB or a plain number.
 type Size uint64
 
+// maxSize is the largest size that is taken: 1 TiB.
+const maxSize uint64 = 1 << 40
+
 var sizePattern = regexp.MustCompile(`^([0-9]+)\s*(|B|KiB|MiB|GiB)$`)
 
 // UnmarshalYAML reads a size.
@@ -99,11 +131,12 @@ func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 	if m == nil {
 		return fmt.Errorf("line %d: column %d: %q is not a size: write 64KiB, 16MiB or a number of bytes", n.Line, n.Column, n.Value)
 	}
-	v, err := strconv.ParseUint(m[1], 10, 40)
-	if err != nil {
-		return fmt.Errorf("line %d: column %d: size %q is out of range", n.Line, n.Column, n.Value)
+	unit := uint64(1) << map[string]uint{"": 0, "B": 0, "KiB": 10, "MiB": 20, "GiB": 30}[m[2]]
+	v, err := strconv.ParseUint(m[1], 10, 64)
+	if err != nil || v > maxSize/unit {
+		return fmt.Errorf("line %d: column %d: size %q is out of range: up to %dGiB", n.Line, n.Column, n.Value, maxSize>>30)
 	}
-	*s = Size(v << map[string]uint{"": 0, "B": 0, "KiB": 10, "MiB": 20, "GiB": 30}[m[2]])
+	*s = Size(v * unit)
 	return nil
 }
 
@@ -283,18 +316,25 @@ func (c *Config) validate() (admin.Role, error) {
 			return role, c.at(fmt.Sprintf("listeners[%d]%s", i, key), err)
 		}
 	}
+	if i, err := c.twice(); err != nil {
+		return role, c.at(fmt.Sprintf("listeners[%d].url", i), err)
+	}
 	for i := range c.Hops {
 		if key, err := c.Hops[i].check(); err != nil {
 			return role, c.at(fmt.Sprintf("hops[%d]%s", i, key), err)
 		}
 	}
+	if key, err := c.HTTP.check(); err != nil {
+		return role, c.at("http"+key, err)
+	}
+	if key, err := c.Relay.check(); err != nil {
+		return role, c.at("relay"+key, err)
+	}
+	if key, err := c.Mesh.check(); err != nil {
+		return role, c.at("mesh"+key, err)
+	}
 	if key, err := c.Events.check(); err != nil {
 		return role, c.at("events"+key, err)
-	}
-	if h := c.HTTP.Listen; h != "" && h != "off" {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			return role, c.at("http.listen", fmt.Errorf("http %q: write HOST:PORT, or off", h))
-		}
 	}
 	for i, o := range c.HTTP.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
@@ -302,6 +342,50 @@ func (c *Config) validate() (admin.Role, error) {
 		}
 	}
 	return role, c.validateLimits()
+}
+
+// twice finds a listener that is named before: its port cannot be opened, or (port 0) its certificate would be that of the other.
+func (c *Config) twice() (int, error) {
+	seen := map[string]bool{}
+	for i := range c.Listeners {
+		l := &c.Listeners[i]
+		address, _ := listenAddress(l.URL)
+		if l.secure() {
+			address = l.URL
+		}
+		if seen[address] {
+			return i, fmt.Errorf("%s is there already", l.URL)
+		}
+		seen[address] = l.secure() || !strings.HasSuffix(address, ":0")
+	}
+	return 0, nil
+}
+
+// on tells whether there is an HTTP listener.
+func (h *HTTP) on() bool { return h.Listen != "" && h.Listen != "off" }
+
+// check says what is wrong, and under which key, without reading files.
+func (h *HTTP) check() (key string, err error) {
+	if h.on() {
+		_, port, err := net.SplitHostPort(h.Listen)
+		if err != nil {
+			return ".listen", fmt.Errorf("http %q: write HOST:PORT, or off", h.Listen)
+		}
+		if err := checkPort(port); err != nil {
+			return ".listen", fmt.Errorf("http %q: %w", h.Listen, err)
+		}
+	}
+	if (h.TLS != TLS{}) && (h.TLS.Cert == "" || h.TLS.Key == "") {
+		return ".tls", errors.New("write tls: {cert: FILE, key: FILE}")
+	}
+	return "", nil
+}
+
+func checkPort(port string) error {
+	if n, err := strconv.ParseUint(port, 10, 64); err != nil || n > 65535 {
+		return fmt.Errorf("port %q is out of range", port)
+	}
+	return nil
 }
 
 func (c *Config) validateLimits() error {
@@ -321,6 +405,9 @@ func (c *Config) validateLimits() error {
 	if l.MaxFrame != 0 && (l.MaxFrame < 512 || l.MaxFrame > 16<<20) {
 		return c.at("limits.maxFrame", fmt.Errorf("%d is out of range: 512 to 16MiB", l.MaxFrame))
 	}
+	if err := c.validateQueues(); err != nil {
+		return err
+	}
 	if l.DeliveryTimeout < 0 {
 		return c.at("limits.deliveryTimeout", errors.New("it cannot be negative"))
 	}
@@ -330,6 +417,31 @@ func (c *Config) validateLimits() error {
 	return nil
 }
 
+// validateQueues holds the limits of queues to their order: what is dropped at the hard limit has been held back from the soft one on.
+func (c *Config) validateQueues() error {
+	l := &c.Limits
+	for _, q := range []struct {
+		name                     string
+		soft, hard               uint64
+		defaultSoft, defaultHard uint64
+	}{
+		{"Queue", uint64(l.SoftQueue), uint64(l.HardQueue), forwarder.DefaultSoftQueue, forwarder.DefaultHardQueue},
+		{"QueueBytes", uint64(l.SoftQueueBytes), uint64(l.HardQueueBytes), forwarder.DefaultSoftQueueBytes, forwarder.DefaultHardQueueBytes},
+	} {
+		soft, hard, named := cmp.Or(q.soft, q.defaultSoft), cmp.Or(q.hard, q.defaultHard), "soft"
+		if q.hard != 0 {
+			named = "hard"
+		}
+		if hard < soft {
+			return c.at("limits."+named+q.name, fmt.Errorf("soft%s is %d, and hard%s %d: the hard limit cannot be the smaller one", q.name, soft, q.name, hard))
+		}
+	}
+	return nil
+}
+
+// listenSchemes are what listeners speak.
+var listenSchemes = []string{"amqp", "amqps", "ws", "wss", "rembus+ws", "rembus+wss", "rembus+tcp", "rembus+tls"}
+
 // listenAddress gives host:port of a listener's URL.
 func listenAddress(text string) (string, error) {
 	u, err := url.Parse(text)
@@ -337,8 +449,8 @@ func listenAddress(text string) (string, error) {
 		return "", fmt.Errorf("listen %q: not a URL: write amqp://127.0.0.1:5672", text)
 	}
 	switch {
-	case u.Scheme != "amqp" && u.Scheme != "amqps" && u.Scheme != "ws" && u.Scheme != "wss":
-		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT, amqps://, ws:// or wss://", text, u.Scheme)
+	case !slices.Contains(listenSchemes, u.Scheme):
+		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT, or %s", text, u.Scheme, strings.Join(listenSchemes[1:], ", "))
 	case u.Scheme[0] == 'w' && u.Port() == "":
 		return "", fmt.Errorf("listen %q: write %s://HOST:PORT", text, u.Scheme)
 	case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Host == "":
@@ -346,10 +458,10 @@ func listenAddress(text string) (string, error) {
 	}
 	host, port := u.Hostname(), u.Port()
 	if port == "" {
-		port = map[string]string{"amqp": "5672", "amqps": "5671"}[u.Scheme]
+		port = map[string]string{"amqp": "5672", "amqps": "5671", "rembus+ws": "8338", "rembus+wss": "8338", "rembus+tcp": "8337", "rembus+tls": "8337"}[u.Scheme]
 	}
-	if n, err := strconv.Atoi(port); err != nil || n > 65535 {
-		return "", fmt.Errorf("listen %q: port %q is out of range", text, port)
+	if err := checkPort(port); err != nil {
+		return "", fmt.Errorf("listen %q: %w", text, err)
 	}
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"

@@ -69,6 +69,8 @@ func TestBadConfigurations(t *testing.T) {
 		{"name: [", "line 1"},
 		{"name: a\n---\nname: b", "more than one document"},
 		{"limits: {deliveryTimeout: 1x}", "line 1: column 27"},
+		{"limits: {maxMessage: 17179869184GiB}", "line 1: column 22"}, // 2⁶⁴, which is not 0
+		{"limits: {maxMessage: 1025GiB}", "up to 1024GiB"},
 	} {
 		_, err := parseConfig([]byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
@@ -82,8 +84,23 @@ func TestBadConfigurations(t *testing.T) {
 		{"listeners: [{url: amqp://x:99999}]", "out of range"},
 		{"anonymousRole: king", "no such role"},
 		{"http: {listen: nonsense}", "write HOST:PORT"},
+		{"http: {listen: '127.0.0.1:65536'}", `http.listen: http "127.0.0.1:65536": port "65536" is out of range`},
+		{"http: {listen: '127.0.0.1:-1'}", `port "-1" is out of range`},
+		{"listeners: [{url: 'amqp://127.0.0.1:-1'}]", "not a URL"},
+		{"http: {listen: '127.0.0.1:0', tls: {cert: a}}", "line 1: column 36: http.tls: write tls: {cert: FILE, key: FILE}"},
+		{"http: {listen: '127.0.0.1:0', tls: {cert: nowhere.crt, key: nowhere.key}}", "http.tls.cert: open nowhere.crt"},
+		{"listeners: [{url: 'amqp://127.0.0.1'}, {url: 'amqp://127.0.0.1:5672'}]", "line 1: column 46: listeners[1].url: amqp://127.0.0.1:5672 is there already"},
+		{"limits: {hardQueue: 799}", "line 1: column 21: limits.hardQueue: softQueue is 800, and hardQueue 799"},
+		{"limits: {softQueue: 5001}", "line 1: column 21: limits.softQueue: softQueue is 5001, and hardQueue 5000"},
+		{"limits: {softQueue: 9, hardQueue: 8}", "line 1: column 35: limits.hardQueue"},
+		{"limits: {softQueueBytes: 65MiB}", "limits.softQueueBytes"},
 		{"limits: {maxFrame: 100}", "512 to 16MiB"},
 		{"tables: [nowhere.yaml]", "nowhere.yaml"},
+		{"http: {tls: {cert: x}}", "line 1: column 13: http.tls: write tls: {cert: FILE, key: FILE}"},
+		{"relay: {keys: nowhere.json}", "line 1: column 15: relay.keys: open nowhere.json"},
+		{"relay: {busy: -1s}", "relay.busy: it cannot be negative"},
+		{"relay: {maxMessage: 1GiB}", "relay.maxMessage: 1073741824 is out of range"},
+		{"relay: {maxMessage: 1MiB, maxData: 2MiB}", "relay.maxData: no message can hold that much"},
 	} {
 		got, err := parseConfig([]byte(c.text))
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/relay"
 )
 
 // nodeEntities are entities that the node lists afresh each time: connection, link, hop and unrouted.
@@ -23,23 +24,24 @@ func (e nodeEntities) List() []admin.Entity { return e.list() }
 // connectionEntities are the connections; deleting one closes it.
 type connectionEntities struct {
 	nodeEntities
-	node *forwarder.Node
+	node  *forwarder.Node
+	relay *relay.Broker
 }
 
 // Delete closes a connection, by the identity that List gives.
 func (e connectionEntities) Delete(identity string) error {
-	if !e.node.CloseConnection(identity[len("connection/"):]) {
+	if id := identity[len("connection/"):]; !e.node.CloseConnection(id) && !e.relay.CloseConnection(id) {
 		return fmt.Errorf("connection %s: %w", identity, admin.Refuse(admin.StatusNotFound, "it is gone"))
 	}
 	return nil
 }
 
 // registerNode adds what the node can tell of itself to the door.
-func registerNode(core *admin.Core, n *forwarder.Node) {
+func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker) {
 	core.Register(connectionEntities{nodeEntities{
 		"connection", []string{"class", "container", "remote", "transport", "user", "mechanism", "role", "nodeId", "since", "links", "received", "sent"},
-		func() []admin.Entity { return listConnections(n) },
-	}, n})
+		func() []admin.Entity { return append(listConnections(n), listRelay(r)...) },
+	}, n, r})
 	core.Register(nodeEntities{
 		"link", []string{"connection", "container", "class", "address", "credit", "inFlight", "messages", "limited"},
 		func() []admin.Entity { return listLinks(n) },
@@ -62,6 +64,23 @@ func listConnections(n *forwarder.Node) []admin.Entity {
 			"name": id, "identity": "connection/" + id, "class": c.Class, "container": c.Container, "remote": c.Remote, "transport": c.Transport,
 			"user": c.User, "mechanism": c.Mechanism, "role": c.Role, "nodeId": c.NodeID, "since": c.Since.UTC().Format(time.RFC3339),
 			"links": uint64(c.Links), "received": c.Received, "sent": c.Sent,
+		})
+	}
+	return list
+}
+
+// listRelay gives the connections of the relay. Their links are the topics that they serve, their user is the key; sent and received are ops.
+func listRelay(r *relay.Broker) []admin.Entity {
+	list := []admin.Entity{}
+	for _, c := range r.Connections() {
+		transport := "websocket"
+		if c.Secure {
+			transport = "websocket+tls"
+		}
+		list = append(list, admin.Entity{
+			"name": c.Name, "identity": "connection/" + c.Name, "class": "relay", "container": c.Domain, "remote": c.Remote, "transport": transport,
+			"user": c.Key, "mechanism": "", "role": admin.RoleNone.String(), "nodeId": "", "since": c.Since.UTC().Format(time.RFC3339),
+			"links": uint64(c.Topics), "received": c.Received, "sent": c.Sent,
 		})
 	}
 	return list

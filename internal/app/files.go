@@ -251,7 +251,10 @@ func (t *tableFiles) apply(files []tableFile, load []candidate) error {
 	change, err := t.table.ApplyAs(author(files, load, gone), ops...)
 	if err != nil {
 		who := names(files, load)
-		if len(load) == 1 {
+		switch len(load) {
+		case 0:
+			who = "withdraw " + strings.Join(gone, " ")
+		case 1:
 			who = files[load[0].at].path
 		}
 		if of, ok := errors.AsType[*routetable.OpError](err); ok {
@@ -268,7 +271,10 @@ func (t *tableFiles) apply(files []tableFile, load []candidate) error {
 	for _, c := range load {
 		f := &files[c.at]
 		f.hash, f.loaded, f.rows, f.match = c.hash, time.Now(), now[f.origin()], matchOf(c.file)
-		f.shadowed = f.rows < len(c.file.Routes)
+		if f.shadowed = f.rows < len(c.file.Routes); f.shadowed {
+			t.log.Warn("a table file has rows that are in the table already, of another origin or by another line of it: those stay as they are",
+				"file", f.path, "rows", len(c.file.Routes), "own", f.rows)
+		}
 		t.good(f)
 	}
 	return nil

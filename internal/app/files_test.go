@@ -544,3 +544,45 @@ func TestNamesThatLeadBackBetweenTwoFilesAreToldOfOne(t *testing.T) {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 }
+
+func TestWhatCannotBeKeptIsNamed(t *testing.T) {
+	d := newDesk(t)
+	state := d.path("state")
+	table, err := routetable.Open(state, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	d.files.table = table
+	d.write("a.routes", "A --> amqp://a\n")
+	if err := d.use("a.routes"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(state); err != nil {
+		t.Fatal(err)
+	}
+	d.write("b.routes", "B --> amqp://b\n")
+	for _, c := range []struct {
+		names []string
+		want  string
+	}{
+		{nil, "withdraw file:a.routes: the change could not be kept"},
+		{[]string{"b.routes"}, d.path("b.routes") + ": the change could not be kept"},
+	} {
+		if err := d.use(c.names...); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%v: got %v, want %s", c.names, err, c.want)
+		}
+	}
+}
+
+func TestRowsThatAFileDoesNotGetAreLogged(t *testing.T) {
+	d := newDesk(t)
+	d.table.Add("A", "amqp://a")
+	d.write("a.routes", "A --> amqp://a ; note=theirs\nB --> amqp://b\n")
+	if err := d.use("a.routes"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "level=WARN"; !strings.Contains(d.log.String(), want) || !strings.Contains(d.log.String(), "rows=2 own=1") {
+		t.Errorf("got %s", d.log)
+	}
+}

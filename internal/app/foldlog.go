@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,6 +34,7 @@ type FoldHandler struct {
 type foldState struct {
 	now   func() time.Time
 	after func(time.Duration, func()) *time.Timer
+	debug atomic.Bool
 
 	mu    sync.Mutex // guards what follows
 	alike map[string]*alike
@@ -49,8 +51,13 @@ type alike struct {
 	timer  *time.Timer  // nil while nothing is held back
 }
 
-// Enabled asks the handler behind.
-func (f *FoldHandler) Enabled(ctx context.Context, l slog.Level) bool { return f.next.Enabled(ctx, l) }
+// Enabled asks the handler behind; while Debug is on, everything from debug on is.
+func (f *FoldHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return f.next.Enabled(ctx, l) || l >= slog.LevelDebug && f.state.debug.Load()
+}
+
+// Debug has the log told everything, or what the handler behind lets pass.
+func (f *FoldHandler) Debug(on bool) { f.state.debug.Store(on) }
 
 // WithAttrs and WithGroup make handlers that share what is remembered.
 func (f *FoldHandler) WithAttrs(attrs []slog.Attr) slog.Handler {

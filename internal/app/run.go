@@ -16,6 +16,8 @@ import (
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp"
 	"github.com/fingerpost/fingerpost/internal/events"
+	"github.com/fingerpost/fingerpost/internal/mesh"
+	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/internal/web"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -36,6 +38,9 @@ type App struct {
 	log    *slog.Logger
 	table  *routetable.Table
 	node   *forwarder.Node
+	relay  *relay.Broker
+	mesh   *mesh.Mesh
+	grants *routetable.Table // who may use private topics of the mesh
 	events *events.Router
 	http   *web.Server
 	files  *tableFiles
@@ -119,10 +124,20 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		DeliveryTimeout: time.Duration(c.Limits.DeliveryTimeout), MaxFrame: uint32(c.Limits.MaxFrame), MaxMessage: uint64(c.Limits.MaxMessage),
 		Access: secured.access, Hops: secured.hops, Version: Version, Log: log,
 	})
+	a.relay = relay.New(core, relay.Options{
+		Busy: time.Duration(c.Relay.Busy), MaxData: int(c.Relay.MaxData), MaxMessage: int(c.Relay.MaxMessage), Connections: c.Limits.Connections,
+		Origins: c.HTTP.Origins, Log: log,
+	})
+	if err := a.startMesh(core, name); err != nil {
+		a.Stop()
+		return nil, err
+	}
+	a.secret.relay = a.relay
+	a.relay.Bridge(a.node)
 	a.secret.use(c, secured)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
-	registerNode(core, a.node)
+	registerNode(core, a.node, a.relay)
 	if err := a.startEvents(core, id); err != nil {
 		a.Stop()
 		return nil, err
@@ -170,6 +185,14 @@ func (a *App) listen() (lines []string, err error) {
 			return nil, &ConfigError{err}
 		}
 		scheme, _, _ := strings.Cut(l.URL, "://")
+		if isRembus(l.URL) {
+			line, err := a.listenMesh(l.URL, address)
+			if err != nil {
+				return nil, fmt.Errorf("listen %s: %w", l.URL, err)
+			}
+			lines = append(lines, line)
+			continue
+		}
 		o := forwarder.ListenOptions{
 			Address: address, TLS: a.secret.listenerTLS(l.URL), SASL: l.SASL, AllowInsecurePlain: l.AllowInsecurePlain, Direct: l.Direct,
 		}
@@ -182,25 +205,27 @@ func (a *App) listen() (lines []string, err error) {
 		}
 		lines = append(lines, "ready "+scheme+"://"+bound.String())
 	}
-	if h := a.config.HTTP.Listen; h != "" && h != "off" {
-		a.http, err = web.Listen(h, web.Options{
-			Ready:    a.ready.Load,
+	if h := &a.config.HTTP; h.on() {
+		a.http, err = web.Listen(h.Listen, web.Options{
+			Ready: a.ready.Load, TLS: a.secret.listenerTLS(h.url()), Log: a.log,
 			Topology: a.topology(),
+			Relay:    a.relay,
 			Events:   a.events.Handler(), EventLinks: a.events.LinkHandler(),
 			AMQP: a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
-				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats,
+				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats, Relay: a.relay.Stats,
 			},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("listen http://%s: %w", h, err)
+			return nil, fmt.Errorf("listen %s: %w", h.url(), err)
 		}
 		a.running.Go(func() {
 			if err := a.http.Serve(); err != nil {
 				a.log.Error("http listener ended", "error", err)
 			}
 		})
-		lines = append(lines, "ready http://"+a.http.Addr().String())
+		scheme, _, _ := strings.Cut(h.url(), "://")
+		lines = append(lines, "ready "+scheme+"://"+a.http.Addr().String())
 	}
 	return lines, nil
 }
@@ -217,7 +242,7 @@ func (a *App) Reload() error {
 		return err
 	}
 	wanted := c
-	c.Listeners = keepListeners(a.config.Listeners, c.Listeners)
+	c.Listeners, c.HTTP = keepListeners(a.config.Listeners, c.Listeners), keepHTTP(a.config.HTTP, c.HTTP)
 	secured, err := c.secure()
 	if err != nil {
 		return err
@@ -229,7 +254,7 @@ func (a *App) Reload() error {
 		a.log.Warn("what changed here needs a restart", "keys", strings.Join(keys, " "))
 	}
 	a.secret.use(c, secured)
-	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners = c.Tables, c.ShutdownGrace, c.Listeners
+	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners, a.config.HTTP = c.Tables, c.ShutdownGrace, c.Listeners, c.HTTP
 	return nil
 }
 
@@ -237,6 +262,7 @@ func (a *App) Reload() error {
 func (a *App) counters() map[string]uint64 {
 	all := a.node.Counters()
 	maps.Copy(all, a.secret.counters())
+	maps.Copy(all, a.mesh.Counters())
 	return all
 }
 
@@ -252,6 +278,8 @@ func (a *App) Stop() {
 	if a.cancel != nil {
 		a.cancel()
 	}
+	a.relay.Stop(ctx)
+	a.stopMesh(ctx)
 	if a.events != nil {
 		a.events.Close()
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/relay"
 )
 
 // secrets are the users, the certificates and the passwords that the router uses, which are files. They are looked at now and then; what
@@ -20,10 +21,11 @@ import (
 // says so, once for each content.
 type secrets struct {
 	// Set at construction, never changed.
-	node *forwarder.Node
-	log  *slog.Logger
+	node  *forwarder.Node
+	relay *relay.Broker
+	log   *slog.Logger
 
-	refusedUsers, refusedCertificates, refusedHops atomic.Uint64
+	refusedUsers, refusedCertificates, refusedHops, refusedKeys atomic.Uint64
 
 	mu     sync.Mutex // guards what follows
 	config Config
@@ -65,14 +67,14 @@ func (s *secrets) use(c Config, now *secured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.config, s.access = c, now.access
-	for i, l := range c.Listeners {
-		if now.listeners[i] == nil {
-			continue
+	for url, t := range now.listeners {
+		if s.tls[url] == nil {
+			s.tls[url] = &atomic.Pointer[tls.Config]{}
 		}
-		if s.tls[l.URL] == nil {
-			s.tls[l.URL] = &atomic.Pointer[tls.Config]{}
-		}
-		s.tls[l.URL].Store(now.listeners[i])
+		s.tls[url].Store(t)
+	}
+	if s.relay != nil {
+		s.relay.SetKeys(now.keys)
 	}
 	if s.node != nil {
 		s.node.SetAccess(now.access)
@@ -90,8 +92,23 @@ func (s *secrets) use(c Config, now *secured) {
 	}
 }
 
+// relayGroups are the files of the relay.
+func (s *secrets) relayGroups(c *Config) (groups []*secretGroup) {
+	if c.Relay.Keys != "" {
+		groups = append(groups, &secretGroup{what: "relay keys", paths: []string{c.Relay.Keys}, refused: &s.refusedKeys, read: func() error {
+			k, err := c.relayKeys()
+			if err == nil {
+				s.relay.SetKeys(k)
+			}
+			return err
+		}})
+	}
+	return groups
+}
+
 // groupsOf names the files of a configuration.
 func (s *secrets) groupsOf(c *Config) (groups []*secretGroup) {
+	groups = s.relayGroups(c)
 	if c.Users != "" {
 		groups = append(groups, &secretGroup{what: "users", paths: []string{c.Users}, refused: &s.refusedUsers, read: func() error {
 			u, err := c.users()
@@ -102,10 +119,9 @@ func (s *secrets) groupsOf(c *Config) (groups []*secretGroup) {
 			return err
 		}})
 	}
-	for i := range c.Listeners {
-		l := &c.Listeners[i]
+	for _, l := range c.withTLS() {
 		at := s.tls[l.URL]
-		if !l.secure() || at == nil {
+		if at == nil {
 			continue
 		}
 		paths := []string{l.TLS.Cert, l.TLS.Key}
@@ -154,18 +170,40 @@ func (s *secrets) listenerTLS(url string) *tls.Config {
 	}
 }
 
-// watch looks at the files until ctx ends.
+// watch looks at the files until ctx ends: now and then, and when there is a sign that one has changed.
 func (s *secrets) watch(ctx context.Context) {
+	w := &fileWatch{what: "users, keys and certificates", log: s.log, every: secretsEvery, dirs: map[string]os.FileInfo{}, paths: s.paths}
+	w.open()
+	defer w.close()
 	t := time.NewTicker(secretsEvery)
 	defer t.Stop()
+	sign := time.NewTimer(time.Hour)
+	defer sign.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-w.events:
+			sign.Reset(defaultTiming.quiet)
+		case <-w.errors:
+			sign.Reset(0)
+		case <-sign.C:
+			s.check()
 		case <-t.C:
+			w.follow()
 			s.check()
 		}
 	}
+}
+
+// paths are the files that are looked at.
+func (s *secrets) paths() (paths []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.groups {
+		paths = append(paths, g.paths...)
+	}
+	return paths
 }
 
 // check reads what has changed.
@@ -207,8 +245,8 @@ func (g *secretGroup) look() (changed bool) {
 		if known && was.sameFile(now) {
 			continue
 		}
-		if now.info != nil && now.info.Mode().IsRegular() && now.info.Size() <= 16<<20 {
-			if text, err := os.ReadFile(p); err == nil {
+		if now.info != nil && now.info.Size() <= maxSecret {
+			if text, err := readSecret(p); err == nil {
 				now.sum = sha256.Sum256(text)
 			}
 		}
@@ -230,7 +268,7 @@ func (g glimpse) sameFile(now glimpse) bool {
 // counters are those of files that were refused.
 func (s *secrets) counters() map[string]uint64 {
 	return map[string]uint64{
-		"usersRefused": s.refusedUsers.Load(), "certificatesRefused": s.refusedCertificates.Load(), "hopsRefused": s.refusedHops.Load(),
+		"relayKeysRefused": s.refusedKeys.Load(), "usersRefused": s.refusedUsers.Load(), "certificatesRefused": s.refusedCertificates.Load(), "hopsRefused": s.refusedHops.Load(),
 	}
 }
 
@@ -244,7 +282,11 @@ func needRestart(old, now *Config) (keys []string) {
 	add("name", old.Name, now.Name)
 	add("state", old.State, now.State)
 	add("listeners", withoutFiles(old.Listeners), withoutFiles(now.Listeners))
-	add("http", old.HTTP, now.HTTP)
+	add("http", withoutCertificate(old.HTTP), withoutCertificate(now.HTTP))
+	before, after := old.Relay, now.Relay
+	before.Keys, after.Keys = "", "" // changes at once
+	add("relay", before, after)
+	add("mesh", old.Mesh, now.Mesh)
 	add("events", old.Events.shown(), now.Events.shown())
 	a, b := old.Limits, now.Limits
 	for _, l := range []*Limits{&a, &b} { // those that change at once
@@ -265,6 +307,22 @@ func keepListeners(open, wanted []Listener) []Listener {
 		}
 	}
 	return open
+}
+
+// keepHTTP gives the HTTP listener that is open, with the files that a new configuration names for it.
+func keepHTTP(open, wanted HTTP) HTTP {
+	if open.Listen == wanted.Listen && (open.TLS == TLS{}) == (wanted.TLS == TLS{}) {
+		open.TLS = wanted.TLS
+	}
+	return open
+}
+
+// withoutCertificate leaves out what changes without a restart: with TLS, the files.
+func withoutCertificate(h HTTP) HTTP {
+	if h.TLS != (TLS{}) {
+		h.TLS = TLS{Cert: "one", Key: "one"}
+	}
+	return h
 }
 
 // withoutFiles leaves out what of listeners changes without a restart.

@@ -1,12 +1,12 @@
 package app
 
 import (
-	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/internal/users"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -43,10 +44,11 @@ type Hop struct {
 // secured is what a configuration says of logins and TLS, with all files read.
 type secured struct {
 	access    forwarder.Access
-	listeners []*tls.Config // of each listener, nil for plain TCP
+	listeners map[string]*tls.Config // by the URL of the listener; those with TLS
 	hops      forwarder.Hops
-	openFiles []string  // secrets that others can read
-	began     time.Time // before the first file was read
+	keys      *relay.Keys // nil: there is no relay
+	openFiles []string    // secrets that others can read
+	began     time.Time   // before the first file was read
 }
 
 // resolve takes the names of files as relative to a directory.
@@ -58,13 +60,14 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
-	in(&c.State, &c.Users, &c.Events.Tokens)
+	in(&c.State, &c.Users, &c.Relay.Keys, &c.Mesh.Keys, &c.Events.Tokens, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
 	for i := range c.Events.Links {
 		in(&c.Events.Links[i].TokenFile)
 	}
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}
+	in(&c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
 	for i := range c.Listeners {
 		t := &c.Listeners[i].TLS
 		in(&t.Cert, &t.Key, &t.ClientCA)
@@ -88,15 +91,19 @@ func (c *Config) secure() (*secured, error) {
 	if s.access.Users, err = c.users(); err != nil {
 		return nil, c.at("users", err)
 	}
-	for i := range c.Listeners {
-		t, key, err := c.Listeners[i].tlsConfig()
+	s.listeners = map[string]*tls.Config{}
+	for path, l := range c.withTLS() {
+		t, key, err := l.tlsConfig()
 		if err != nil {
-			return nil, c.at(fmt.Sprintf("listeners[%d].tls%s", i, key), err)
+			return nil, c.at(path+".tls"+key, err)
 		}
-		s.listeners = append(s.listeners, t)
+		s.listeners[l.URL] = t
 	}
 	if s.hops, err = c.hops(); err != nil {
 		return nil, err
+	}
+	if s.keys, err = c.relayKeys(); err != nil {
+		return nil, c.at("relay.keys", err)
 	}
 	if _, err := readTokens(c.Events.Tokens); err != nil {
 		return nil, c.at("events.tokens", err)
@@ -121,10 +128,18 @@ func (c *Config) users() (forwarder.Users, error) {
 	return d, nil
 }
 
+// relayKeys reads the keys of the relay; nil where no file is named.
+func (c *Config) relayKeys() (*relay.Keys, error) {
+	if c.Relay.Keys == "" {
+		return nil, nil
+	}
+	return relay.ReadKeys(c.Relay.Keys)
+}
+
 // openFiles are the files with secrets that not only their owner can read.
 func (c *Config) openFiles() (open []string) {
-	names := []string{c.Users, c.Events.Tokens}
-	for _, l := range c.Listeners {
+	names := []string{c.Users, c.Relay.Keys, c.Events.Tokens}
+	for _, l := range c.withTLS() {
 		names = append(names, l.TLS.Key)
 	}
 	for _, h := range c.Hops {
@@ -138,11 +153,30 @@ func (c *Config) openFiles() (open []string) {
 	return open
 }
 
+// withTLS gives the listeners that have certificates, and where the configuration names them. The one of HTTP is among them, as https.
+func (c *Config) withTLS() iter.Seq2[string, *Listener] {
+	return func(yield func(string, *Listener) bool) {
+		for i := range c.Listeners {
+			if l := &c.Listeners[i]; l.secure() && !yield(fmt.Sprintf("listeners[%d]", i), l) {
+				return
+			}
+		}
+		if c.HTTP.on() && c.HTTP.TLS != (TLS{}) {
+			yield("http", &Listener{URL: c.HTTP.url(), TLS: c.HTTP.TLS})
+		}
+	}
+}
+
+// url is the address of the HTTP listener, as the log and errors have it.
+func (h *HTTP) url() string {
+	if h.TLS != (TLS{}) {
+		return "https://" + h.Listen
+	}
+	return "http://" + h.Listen
+}
+
 // tlsConfig reads the certificate; key is the one of the configuration that names what is wrong.
 func (l *Listener) tlsConfig() (c *tls.Config, key string, err error) {
-	if !l.secure() {
-		return nil, "", nil
-	}
 	pair, key, err := keyPair(l.TLS.Cert, l.TLS.Key)
 	if err != nil {
 		return nil, key, err
@@ -163,21 +197,42 @@ func (l *Listener) tlsConfig() (c *tls.Config, key string, err error) {
 
 // keyPair reads a certificate and its key; at is the key of the configuration that names what is wrong.
 func keyPair(cert, key string) (pair tls.Certificate, at string, err error) {
-	pair, err = tls.LoadX509KeyPair(cert, key)
-	pe, isPath := errors.AsType[*os.PathError](err)
-	switch {
-	case err == nil:
-		return pair, "", nil
-	case isPath && pe.Path == key:
-		return pair, ".key", err
-	case isPath:
+	public, err := readSecret(cert)
+	if err != nil {
 		return pair, ".cert", err
 	}
-	return pair, ".cert", fmt.Errorf("%s and %s: %w", cert, key, err)
+	private, err := readSecret(key)
+	if err != nil {
+		return pair, ".key", err
+	}
+	if pair, err = tls.X509KeyPair(public, private); err != nil {
+		return pair, ".cert", fmt.Errorf("%s and %s: %w", cert, key, err)
+	}
+	return pair, "", nil
+}
+
+// maxSecret bounds a file with certificates, a key or a password.
+const maxSecret = 16 << 20
+
+// readSecret reads a file that the configuration names. It never waits, whatever has that name: it is called while the router runs.
+func readSecret(file string) ([]byte, error) {
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", file) // to open a pipe may take for ever
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if err == nil && len(text) > maxSecret {
+		err = fmt.Errorf("%s: larger than %d bytes", file, maxSecret)
+	}
+	return text, err
 }
 
 func readAuthorities(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
+	text, err := readSecret(file)
 	if err != nil {
 		return nil, err
 	}
@@ -261,16 +316,12 @@ const maxPassword = 1024
 
 // readPassword reads the first line of a file.
 func readPassword(file string) (string, error) {
-	f, err := os.Open(file)
+	text, err := readSecret(file)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	line, err := bufio.NewReader(io.LimitReader(f, maxPassword+2)).ReadString('\n')
-	if err != nil && err != io.EOF {
-		return "", err
-	}
-	line = strings.TrimRight(line, "\r\n")
+	line, _, _ := strings.Cut(string(text), "\n")
+	line = strings.TrimRight(line, "\r")
 	if line == "" || len(line) > maxPassword {
 		return "", fmt.Errorf("%s: its first line is the password: 1 to %d bytes", file, maxPassword)
 	}
@@ -279,7 +330,8 @@ func readPassword(file string) (string, error) {
 
 // secure tells whether the listener has TLS.
 func (l *Listener) secure() bool {
-	return strings.HasPrefix(l.URL, "amqps:") || strings.HasPrefix(l.URL, "wss:")
+	scheme, _, _ := strings.Cut(l.URL, ":")
+	return slices.Contains([]string{"amqps", "wss", "rembus+wss", "rembus+tls"}, scheme)
 }
 
 // check says what is wrong with a listener, and under which of its keys, without reading files.
@@ -293,6 +345,8 @@ func (l *Listener) check(hasUsers bool) (key string, err error) {
 		return ".tls", fmt.Errorf("%s needs tls: {cert: FILE, key: FILE}", l.URL)
 	case !l.secure() && l.TLS != TLS{}:
 		return ".tls", fmt.Errorf("%s has no TLS: write amqps:// or wss://", l.URL)
+	case isRembus(l.URL) && (len(l.SASL) > 0 || l.AllowInsecurePlain || l.Direct):
+		return ".url", fmt.Errorf("%s: sasl, allowInsecurePlain and direct are for AMQP", l.URL)
 	}
 	host, _, _ := net.SplitHostPort(address)
 	for i, m := range l.SASL {

@@ -10,9 +10,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -296,5 +298,79 @@ func TestWhatIsWrongWithListenersAndHops(t *testing.T) {
 		case err != nil && strings.Contains(err.Error(), "u:p"):
 			t.Errorf("%s: %v shows a password", c.text, err)
 		}
+	}
+}
+
+// amqpOverHTTPS connects at /amqp.
+func amqpOverHTTPS(address string, pool *x509.CertPool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	plain, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	nc, err := transport.DialWebSocket(ctx, tls.Client(plain, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}), address, "/amqp")
+	if err != nil {
+		return err
+	}
+	c, err := amqp.NewConn(ctx, nc, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	if err == nil {
+		c.Close()
+	}
+	return err
+}
+
+// The HTTP listener with a certificate: everything on it is over TLS, AMQP too, and a new certificate is taken without a restart.
+func TestHTTPOverTLS(t *testing.T) {
+	d := newDesk(t)
+	ca := newAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.pem)
+	cert, key := ca.issue("router")
+	d.keep("tls.crt", cert)
+	d.keep("tls.key", key)
+	text := `http: {listen: "127.0.0.1:0", tls: {cert: tls.crt, key: tls.key}}`
+	file := d.keep("router.yaml", []byte(text))
+	a, url := d.start(file)
+	if !strings.HasPrefix(url, "https://127.0.0.1:") {
+		t.Fatalf("ready %s", url)
+	}
+	get := func(url string) (serial, body string, err error) {
+		c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
+		r, err := c.Get(url)
+		if err != nil {
+			return "", "", err
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if r.TLS != nil {
+			serial = r.TLS.PeerCertificates[0].SerialNumber.String()
+		}
+		return serial, string(text), err
+	}
+	before, body, err := get(url + "/readyz")
+	if err != nil || body != "ready\n" {
+		t.Fatalf("got %q, %v", body, err)
+	}
+	if _, body, err := get(strings.Replace(url, "https", "http", 1) + "/readyz"); err == nil && strings.Contains(body, "ready") {
+		t.Error("it is answered without TLS, too")
+	}
+	if err := amqpOverHTTPS(strings.TrimPrefix(url, "https://"), pool); err != nil {
+		t.Errorf("/amqp: %v", err)
+	}
+	cert, key = ca.issue("router")
+	d.keep("tls.key", key)
+	d.keep("tls.crt", cert)
+	d.eventually("the new certificate is taken", func() bool { now, _, err := get(url + "/readyz"); return err == nil && now != before })
+	d.keep("router.yaml", []byte(`http: {listen: "127.0.0.1:0"}`))
+	if err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(d.log.String(), `needs a restart" keys=http`) {
+		t.Errorf("the log does not say that TLS ends with a restart:\n%s", d.log)
+	}
+	if _, _, err := get(url + "/readyz"); err != nil {
+		t.Errorf("after the reload: %v", err)
 	}
 }

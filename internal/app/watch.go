@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,7 +26,12 @@ var defaultTiming = timing{quiet: 100 * time.Millisecond, most: time.Second, pol
 // What is watched are directories, since an editor renames a new file over the old one: those of the file, of every symbolic link on the way to
 // it, and of the link's target. Signs only say when to look. What changed is decided by content.
 func (t *tableFiles) watch(ctx context.Context) {
-	w := &fileWatch{files: t, dirs: map[string]os.FileInfo{}}
+	w := &fileWatch{what: "table files", log: t.log, every: t.timing.poll, dirs: map[string]os.FileInfo{}, paths: func() (paths []string) {
+		for _, f := range t.list() {
+			paths = append(paths, f.path)
+		}
+		return paths
+	}}
 	w.open()
 	defer w.close()
 	poll := time.NewTicker(t.timing.poll)
@@ -74,9 +80,12 @@ func (t *tableFiles) watch(ctx context.Context) {
 	}
 }
 
-// fileWatch is the directories of table files, watched.
+// fileWatch is the directories of files, watched.
 type fileWatch struct {
-	files  *tableFiles
+	what   string // they are, for the log
+	log    *slog.Logger
+	every  time.Duration     // they are looked at without a sign
+	paths  func() []string   // of the files
 	w      *fsnotify.Watcher // nil: there are only looks
 	events chan fsnotify.Event
 	errors chan error
@@ -88,7 +97,7 @@ func (w *fileWatch) open() {
 	var err error
 	if w.w, err = fsnotify.NewWatcher(); err != nil {
 		w.w = nil
-		w.files.log.Warn("table files cannot be watched: they are looked at now and then", "every", w.files.timing.poll, "error", err)
+		w.log.Warn(w.what+" cannot be watched: they are looked at now and then", "every", w.every, "error", err)
 		return
 	}
 	w.events, w.errors = w.w.Events, w.w.Errors
@@ -106,8 +115,8 @@ func (w *fileWatch) follow() {
 		return
 	}
 	wanted := map[string]os.FileInfo{}
-	for _, f := range w.files.list() {
-		for _, p := range chain(f.path) {
+	for _, path := range w.paths() {
+		for _, p := range chain(path) {
 			dir, err := filepath.EvalSymlinks(filepath.Dir(p))
 			if err != nil {
 				continue
@@ -131,8 +140,8 @@ func (w *fileWatch) follow() {
 		if err := w.w.Add(dir); err != nil {
 			if told := dir + err.Error(); told != w.failed {
 				w.failed = told
-				w.files.log.Warn("a directory of table files cannot be watched: they are looked at now and then",
-					"directory", dir, "every", w.files.timing.poll, "error", err)
+				w.log.Warn("a directory of "+w.what+" cannot be watched: they are looked at now and then",
+					"directory", dir, "every", w.every, "error", err)
 			}
 			continue
 		}

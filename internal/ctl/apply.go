@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -87,7 +88,10 @@ func checkRegular(name string) error {
 // opNumber is how a refused batch says which of its ops it was.
 var opNumber = regexp.MustCompile(`^op (\d+)(?:, [a-z-]+)?: `)
 
-// atScriptLine puts the line of the file in the place of the number of an op.
+// otherRevision is how --if-revision is refused, which is about no line of the file.
+var otherRevision = regexp.MustCompile(`^the table is at revision \d+, not \d+`)
+
+// atScriptLine puts the line of the file in the place of the number of an op. Where there is one edit, there may be no number.
 func atScriptLine(err error, name string, lines []int) error {
 	f, ok := errors.AsType[*fault](err)
 	if !ok {
@@ -98,7 +102,7 @@ func atScriptLine(err error, name string, lines []int) error {
 	if m != nil {
 		n, _ = strconv.Atoi(m[1])
 	}
-	if n > len(lines) || m == nil && len(lines) != 1 {
+	if n > len(lines) || m == nil && (len(lines) != 1 || otherRevision.MatchString(f.text)) {
 		return err
 	}
 	text := f.text
@@ -115,6 +119,9 @@ func parseScript(name string, script []byte) (edits []edit, at []int, err error)
 	n := 1
 	for ; lines.Scan(); n++ {
 		words, err := splitWords(lines.Text())
+		if !utf8.Valid(lines.Bytes()) {
+			err = errors.New(`not UTF-8 (other bytes are written as in "\xff")`)
+		}
 		if err != nil {
 			return nil, nil, usage("%s: line %d: %v", name, n, err)
 		}

@@ -59,6 +59,11 @@ faster. Ctrl-C ends a run with what there is. Exit status 1 where copies were lo
 			if o.goals {
 				o.defaultGoals(c)
 			}
+			for _, name := range []string{"senders", "receivers", "addresses", "window", "credit", "duration", "pid"} { // 0 is "not said" further down
+				if f := c.Flags().Lookup(name); f.Changed && (f.Value.String() == "0" || f.Value.String() == "0s") {
+					return usage("bench: %s: more than 0", name)
+				}
+			}
 			if o.self && (c.Flags().Changed("url") || o.PID != 0) {
 				return usage("--self: the router is started here: leave --url and --pid out")
 			}
@@ -159,7 +164,7 @@ func (e endpoint) engineDial() (amqp.DialOptions, error) {
 	if err != nil {
 		return amqp.DialOptions{}, usage("--url: not a URL")
 	}
-	return amqp.DialOptions{Address: u.Host, TLS: e.tls, WebSocket: e.path, PLAIN: e.hasUser, User: e.user, Password: e.password}, nil
+	return amqp.DialOptions{Address: u.Host, TLS: e.tls, WebSocket: e.path, PLAIN: e.hasUser && e.password != "", User: e.user, Password: e.password, AllowInsecurePlain: e.showing}, nil
 }
 
 func (r *run) benchFailed(err error) error {

@@ -80,6 +80,8 @@ type run struct {
 	user   string
 	secret string // the password's file
 
+	showing bool // it may be shown to whoever listens
+
 	open func(ctx context.Context) (editor, error) // the tests' own editor; nil is by flags
 	door caller                                    // the tests' own management; nil is by flags
 }
@@ -113,6 +115,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 	f.StringVar(&r.tls.key, "key", "", "key of --cert, a PEM `FILE`")
 	f.StringVar(&r.user, "user", "", "log in as this user, a `NAME`, where the URL has none")
 	f.StringVar(&r.secret, "password-file", "", "a `FILE` whose first line is the password; - is standard input")
+	f.BoolVar(&r.showing, "allow-insecure-plain", false, "show the password to a router beyond this machine that has neither TLS nor SCRAM")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%s: %s --help lists the flags", flagText(err), c.CommandPath())
 	})
@@ -127,7 +130,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		diffCommand(r), historyCommand(r), rollbackCommand(r), watchCommand(r),
 		testCommand(r), lintCommand(r),
 		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r), userCommand(r),
-		connectionsCommand(r), linksCommand(r), hopsCommand(r), unroutedCommand(r), topCommand(r), benchCommand(r), benchRelayCommand(r),
+		connectionsCommand(r), linksCommand(r), hopsCommand(r), unroutedCommand(r), topCommand(r), benchCommand(r), benchRelayCommand(r), relayVerbs(r),
 		versionCommand(r),
 	)
 	root.InitDefaultCompletionCmd("completion")
@@ -172,6 +175,7 @@ func (r *run) endpoint() (endpoint, error) {
 	if err != nil {
 		return at, err
 	}
+	at.showing = r.showing
 	return at, r.credentials(&at)
 }
 

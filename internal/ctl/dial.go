@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	transport "github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 )
 
 // DefaultURL is where a router listens when nothing else is said.
@@ -42,6 +45,7 @@ type endpoint struct {
 	hasUser  bool
 	tls      *tls.Config
 	path     string // of a WebSocket, with its slash; empty is none
+	showing  bool   // the password may be shown to whoever listens
 }
 
 // tlsFiles are the flags that make the TLS configuration of an amqps URL.
@@ -76,6 +80,9 @@ func parseEndpoint(raw string, files tlsFiles) (endpoint, error) {
 	}
 	if u.Port() != "" {
 		port = u.Port()
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return endpoint{}, usage("--url: port %q is out of range", port)
 	}
 	e := endpoint{addr: u.Scheme + "://" + net.JoinHostPort(u.Hostname(), port), path: path}
 	if u.User != nil {
@@ -149,15 +156,6 @@ func (e endpoint) dial(ctx context.Context) (*amqp.Conn, *amqp.Session, error) {
 	defer cancel()
 	o := amqp.ConnOptions{
 		ContainerID: fmt.Sprintf("routectl-%d-%x", os.Getpid(), time.Now().UnixNano()),
-		TLSConfig:   e.tls,
-	}
-	switch {
-	case e.hasUser && e.password != "":
-		o.SASLType = amqp.SASLTypePlain(e.user, e.password)
-	case e.tls != nil && len(e.tls.Certificates) > 0:
-		o.SASLType = amqp.SASLTypeExternal("")
-	default:
-		o.SASLType = amqp.SASLTypeAnonymous()
 	}
 	conn, err := e.connect(ctx, &o)
 	if err != nil {
@@ -171,13 +169,30 @@ func (e endpoint) dial(ctx context.Context) (*amqp.Conn, *amqp.Session, error) {
 	return conn, session, nil
 }
 
-// connect opens the AMQP connection, over a WebSocket where the URL says so.
+// connect opens the AMQP connection. The login is ours, before go-amqp has the connection: it has no SCRAM, and shows a password to anybody.
 func (e endpoint) connect(ctx context.Context, o *amqp.ConnOptions) (*amqp.Conn, error) {
-	if e.path == "" {
-		return amqp.Dial(ctx, e.addr, o)
+	_, address, _ := strings.Cut(e.addr, "://")
+	nc, err := e.transport(ctx, address)
+	if err != nil {
+		return nil, err
 	}
-	_, host, _ := strings.Cut(e.addr, "://")
-	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+	o.HostName, _, _ = net.SplitHostPort(address)
+	login, err := e.engineDial()
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	login.Engine.Hostname = o.HostName
+	if err := transport.Login(ctx, nc, login); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return amqp.NewConn(ctx, nc, o)
+}
+
+// transport connects to host:port, with TLS and a WebSocket where the URL says so.
+func (e endpoint) transport(ctx context.Context, address string) (net.Conn, error) {
+	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -189,12 +204,10 @@ func (e endpoint) connect(ctx context.Context, o *amqp.ConnOptions) (*amqp.Conn,
 		}
 		nc = t
 	}
-	web, err := transport.DialWebSocket(ctx, nc, host, e.path)
-	if err != nil {
-		return nil, err
+	if e.path == "" {
+		return nc, nil
 	}
-	o.HostName, _, _ = net.SplitHostPort(host)
-	return amqp.NewConn(ctx, web, o)
+	return transport.DialWebSocket(ctx, nc, address, e.path)
 }
 
 // explain turns what a network, TLS or SASL layer said into one line with what to do.
@@ -215,14 +228,32 @@ func (e endpoint) explain(ctx context.Context, err error) error {
 		return unreachable("%s: the router's certificate is not trusted: %v (--ca FILE)", e.addr, cert.Err)
 	case errors.As(err, &record):
 		return unreachable("%s: no TLS there: use amqp:// or another port", e.addr)
-	case strings.Contains(text, "no supported auth mechanism"):
+	case errors.Is(err, transport.ErrInsecurePlain):
+		return unreachable("%s: the password would be shown to whoever listens: use amqps:// or wss://, or --allow-insecure-plain", e.addr)
+	case errors.Is(err, engine.ErrNoMechanism):
 		return unreachable("%s: %s: %s", e.addr, text, e.credentialHint())
-	case strings.Contains(text, "SASL") || strings.Contains(text, "auth failed"):
+	case errors.Is(err, engine.ErrAuthentication):
 		return unreachable("%s: authentication failed: %s", e.addr, e.credentialHint())
+	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, engine.ErrProtocolHeader),
+		strings.Contains(text, "bad HTTP protocol"): // the alert of a server with TLS, read as HTTP
+		return unreachable("%s: the peer hung up: %s", e.addr, e.portHint())
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return unreachable("%s: no answer within %v: is that an AMQP 1.0 port?", e.addr, dialTimeout)
 	}
 	return unreachable("%s: %s", e.addr, oneLine(text))
+}
+
+// portHint says what else may be at a port where no AMQP is.
+func (e endpoint) portHint() string {
+	kind := "an AMQP 1.0 port"
+	if e.path != "" {
+		kind = "a port with WebSocket"
+	}
+	if e.tls != nil {
+		return "is that " + kind + ", and may this client connect?"
+	}
+	with, _, _ := strings.Cut(e.addr, "://")
+	return "is that " + kind + ", and one without TLS (" + with + "s://)?"
 }
 
 func (e endpoint) credentialHint() string {

@@ -132,8 +132,9 @@ func (t *remote) diffFile(ctx context.Context, name string, f *routetable.File) 
 	x, err := t.readDiff(ctx, map[string]any{"session": session})
 	if err != nil {
 		t.abort(ctx, session)
+		return x, ofFile("diff", inFile(err, f), inputName(name))
 	}
-	return x, err
+	return x, nil
 }
 
 // readDiff reads the pages of a DIFF.

@@ -49,7 +49,7 @@ func addColumnFlags(f *pflag.FlagSet) (columns func() map[string]any) {
 		m := map[string]any{}
 		for _, c := range columnFlags {
 			if f.Changed(c.name) {
-				m[admin.AttributeName(c.name)] = f.Lookup(c.name).Value.String()
+				m[admin.AttributeName(c.name)] = text(f.Lookup(c.name).Value.String())
 			}
 		}
 		return m
@@ -175,6 +175,14 @@ func text(s string) any {
 		return []byte(s)
 	}
 	return s
+}
+
+// carried refuses an address that no AMQP message or link can have.
+func carried(verb, address string) error {
+	if !utf8.ValidString(address) {
+		return usage("%s: the address %q is not UTF-8: AMQP has no such address", verb, address)
+	}
+	return nil
 }
 
 func rowArguments(argv []string, columns map[string]any) map[string]any {

@@ -75,6 +75,9 @@ leads nowhere do not count.`,
 				}
 				q.properties[k] = v
 			}
+			if err := onWire("explain", properties...); err != nil {
+				return err
+			}
 			ed, err := r.editor(c.Context(), true)
 			if err != nil {
 				return err
@@ -108,6 +111,9 @@ func drawExplanation(p *printer, x explanation, q question) {
 		text := strconv.Quote(x.Address) + ": no row matches"
 		if q.target != "" {
 			text += ", nor is there one for the target " + strconv.Quote(q.target)
+		}
+		if len(x.Address) > routetable.MaxTextBytes {
+			text = fmt.Sprintf("an address of %d bytes matches nothing: at most %d KiB", len(x.Address), routetable.MaxTextBytes>>10)
 		}
 		p.line(fmt.Sprintf("%s (revision %d)", text, x.Revision))
 		if e := x.Emptied; e != nil {

@@ -75,3 +75,21 @@ func TestListShowsWhatTheRouterCounted(t *testing.T) {
 		}
 	}
 }
+
+func TestColumnsHoldWhateverIsInTheCells(t *testing.T) {
+	var p printer
+	for _, row := range [][]string{{"A", "B"}, {"", "empty"}, {"é", "wide"}, {"a\xffb", "bytes"}, {"a\tb\n", "controls"}, {"\u009b31m", "C1"}, {"longer than all", "z"}} {
+		p.columns(row...)
+	}
+	want := `A                B
+                 empty
+é                wide
+a\xffb           bytes
+a\tb\n           controls
+\u009b31m        C1
+longer than all  z
+`
+	if got := string(p.bytes()); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -3,6 +3,7 @@ package ctl
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,6 +185,87 @@ func TestRefusedLogin(t *testing.T) {
 		want := "routectl: amqp://" + host + ": authentication failed: check the user and the password (--url, --user, --password-file)\n"
 		if status != exitUnreachable || errs.String() != want {
 			t.Errorf("%v: got exit %d, %q, want %d, %q", argv, status, errs.String(), exitUnreachable, want)
+		}
+	}
+}
+
+// Routectl logs in by SCRAM where a router takes nothing else, and says what else may be at a port where it is not understood.
+func TestLoginsAndPorts(t *testing.T) {
+	core := admin.New(routetable.New(), admin.Options{Name: "r"})
+	n := forwarder.New(core, forwarder.Options{Access: forwarder.Access{Users: roleUsers(t)}})
+	t.Cleanup(func() { n.Stop(context.Background()) })
+	addr, err := n.ListenWith(forwarder.ListenOptions{Address: "127.0.0.1:0", SASL: []string{"SCRAM-SHA-512"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := addr.String()
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes a connection and ends it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
+	go func() {
+		for {
+			c, err := mute.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	for _, c := range []struct {
+		url    string
+		status int
+		want   string
+	}{
+		{"amqp://viewer:secret@" + host, exitDone, ""},
+		{"amqp://viewer:wrong@" + host, exitUnreachable, "authentication failed: check the user and the password"},
+		{"amqp://" + host, exitUnreachable, "it has [SCRAM-SHA-512]: give a user"},
+		{"amqp://" + mute.Addr().String(), exitUnreachable, "the peer hung up: is that an AMQP 1.0 port, and one without TLS (amqps://)?"},
+		{"ws://" + mute.Addr().String(), exitUnreachable, "the peer hung up: is that a port with WebSocket, and one without TLS (wss://)?"},
+		{"ws://" + host, exitUnreachable, "the peer hung up: is that a port with WebSocket"},
+		{"amqp://127.0.0.1:65536", exitUsage, `port "65536" is out of range`},
+		{"amqp://127.0.0.1:0", exitUsage, `port "0" is out of range`},
+	} {
+		var out, errs bytes.Buffer
+		status := Run(context.Background(), []string{"--url", c.url, "list"}, Env{
+			Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" },
+		})
+		if status != c.status || !strings.Contains(errs.String(), c.want) || strings.Count(errs.String(), "\n") > 1 {
+			t.Errorf("%s: got exit %d, %q, want %d, %q", c.url, status, errs.String(), c.status, c.want)
+		}
+	}
+}
+
+// Words that are no UTF-8 are bytes of a row, which is listed and found again, and no words of a message; nothing that is not to be seen
+// reaches a terminal.
+func TestWordsThatAreNoText(t *testing.T) {
+	_, host := startRouter(t)
+	ctl := func(argv ...string) (int, string) {
+		var out bytes.Buffer
+		status := Run(context.Background(), append([]string{"--url", "amqp://operator:secret@" + host}, argv...), Env{
+			Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" },
+		})
+		return status, out.String()
+	}
+	for _, c := range []struct {
+		argv   string
+		status int
+		want   string
+	}{
+		{"add a\xffb null --note n\xff\x1b[31m", exitDone, "1 added"},
+		{"add \u202ec null", exitDone, "1 added"},
+		{"list", exitDone, "PATTERN  ADDRESS  PICK  ORIGIN    NOTE\na\\xffb   null     all   operator  n\\xff\\x1b[31m\n\\u202ec  null     all   operator\n"},
+		{"explain a\xffb", exitDone, "null"},
+		{"explain x --property k=\xff", exitUsage, "not UTF-8"},
+		{"send \xff", exitUsage, "not UTF-8"},
+		{"send x y --link \xff", exitUsage, "not UTF-8"},
+		{"send x y --property k=\xff", exitUsage, "not UTF-8"},
+		{"recv \xff", exitUsage, "not UTF-8"},
+		{"delete a\xffb null", exitDone, "1 removed"},
+	} {
+		if status, got := ctl(strings.Fields(c.argv)...); status != c.status || !strings.Contains(got, c.want) {
+			t.Errorf("%q: got exit %d, %q, want %d, %q", c.argv, status, got, c.status, c.want)
 		}
 	}
 }

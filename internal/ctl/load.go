@@ -61,7 +61,7 @@ func (r *run) load(ctx context.Context, name string, o loadOptions) error {
 	defer ed.close()
 	x, err := ed.load(ctx, f, o)
 	if err != nil {
-		return ofFile(err, inputName(name))
+		return ofFile("load", err, inputName(name))
 	}
 	if o.progress != nil {
 		o.progress("done")
@@ -70,9 +70,9 @@ func (r *run) load(ctx context.Context, name string, o loadOptions) error {
 }
 
 // ofFile names the file in an error that tells a line alone: what is wrong shows only in the table that the file joins.
-func ofFile(err error, name string) error {
+func ofFile(verb string, err error, name string) error {
 	if f, ok := errors.AsType[*fault](err); ok && atLine.MatchString(f.text) {
-		return &fault{status: f.status, text: "load: " + name + ": " + f.text, err: err}
+		return &fault{status: f.status, text: verb + ": " + name + ": " + f.text, err: err}
 	}
 	return err
 }

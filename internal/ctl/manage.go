@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -151,8 +152,50 @@ func (q call) message(id uint64, replyTo string) *amqp.Message {
 	return &amqp.Message{
 		Properties:            &amqp.MessageProperties{MessageID: id, CorrelationID: id, ReplyTo: &replyTo, To: &to},
 		ApplicationProperties: properties,
-		Value:                 body,
+		Value:                 sendable(body),
 	}
+}
+
+// sendable is v as an AMQP value can carry it: text that is not UTF-8 goes as binary, which the router takes for text.
+func sendable(v any) any {
+	switch v := v.(type) {
+	case string:
+		return text(v)
+	case []any:
+		list := make([]any, len(v))
+		for i, x := range v {
+			list[i] = sendable(x)
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, x := range v {
+			m[strings.ToValidUTF8(k, "\uFFFD")] = sendable(x)
+		}
+		return m
+	}
+	return v
+}
+
+// received is v with text for binary, the other way round: in an answer of the router all bytes are text.
+func received(v any) any {
+	switch v := v.(type) {
+	case []byte:
+		return string(v)
+	case []any:
+		for i, x := range v {
+			v[i] = received(x)
+		}
+	case map[string]any:
+		for k, x := range v {
+			v[k] = received(x)
+		}
+	case map[any]any:
+		for k, x := range v {
+			v[k] = received(x)
+		}
+	}
+	return v
 }
 
 func readReply(msg *amqp.Message) (reply, error) {
@@ -160,7 +203,7 @@ func readReply(msg *amqp.Message) (reply, error) {
 	if !ok {
 		return reply{}, unreachable("the answer has no statusCode: is it a management node?")
 	}
-	r := reply{status: int(status), properties: msg.ApplicationProperties, body: msg.Value}
+	r := reply{status: int(status), properties: msg.ApplicationProperties, body: received(msg.Value)}
 	if status >= 300 {
 		text, _ := msg.ApplicationProperties["statusDescription"].(string)
 		return r, &statusError{status: int(status), text: text}

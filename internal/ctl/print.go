@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -51,7 +53,7 @@ func (p *printer) line(s string) {
 
 func (p *printer) columns(cells ...string) {
 	if p.tab == nil {
-		p.tab = tabwriter.NewWriter(&p.out, 0, 8, 2, ' ', tabwriter.TabIndent)
+		p.tab = tabwriter.NewWriter(&p.out, 0, 8, 2, ' ', 0)
 	}
 	for i, c := range cells {
 		cells[i] = cell(c)
@@ -59,9 +61,9 @@ func (p *printer) columns(cells ...string) {
 	fmt.Fprintln(p.tab, strings.Join(cells, "\t"))
 }
 
-// cell keeps what would break a line or a column visible and harmless.
+// cell keeps what would break a line or a column visible and harmless: controls, and bytes that are no UTF-8 (to a tabwriter 0xff is an escape).
 func cell(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strings.Trim(fmt.Sprintf("%q", s), `"`)
 	}
 	return s

@@ -32,9 +32,15 @@ func recvCommand(r *run) *cobra.Command {
 whole message. An ADDRESS such as "amqp://~127.0.0.1:7001" listens there instead, for routers to dial. Exit status 1 says that the timeout ended with fewer than --count messages.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
+			if err := carried("recv", argv[0]); err != nil {
+				return err
+			}
 			o.address = argv[0]
 			if o.count < 0 || o.timeout < 0 {
 				return usage("--count and --timeout: from 0 up")
+			}
+			if err := onWire("recv", o.address); err != nil {
+				return err
 			}
 			return r.recv(c.Context(), o)
 		},

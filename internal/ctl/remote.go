@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -123,11 +125,41 @@ func (t *remote) load(ctx context.Context, f *routetable.File, o loadOptions) (r
 		if f, ok := errors.AsType[*fault](err); ok && f.status == exitUnreachable {
 			f.text += ": whether the load was done is not known: routectl history tells"
 		}
-		return result{}, err
+		return result{}, inFile(err, f)
 	}
 	x, err := readResult(a)
 	x.DryRun = o.dryRun
+	for i, text := range x.Warnings {
+		x.Warnings[i] = lineOfFile(text, f)
+	}
 	return x, err
+}
+
+// sentLine is how the router begins to say where something is in the text of a load.
+var sentLine = regexp.MustCompile(`^line (\d+)(, column \d+)?: `)
+
+// lineOfFile puts the line of the file, which the user knows, for the line of the text that was sent of it.
+func lineOfFile(text string, f *routetable.File) string {
+	m := sentLine.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	sent, _ := strconv.Atoi(m[1])
+	line, column, ok := f.RowAt(sent)
+	switch {
+	case !ok:
+		return text
+	case m[2] == "":
+		return fmt.Sprintf("line %d: %s", line, text[len(m[0]):])
+	}
+	return fmt.Sprintf("line %d, column %d: %s", line, column, text[len(m[0]):])
+}
+
+func inFile(err error, f *routetable.File) error {
+	if x, ok := errors.AsType[*fault](err); ok {
+		x.text = lineOfFile(x.text, f)
+	}
+	return err
 }
 
 func (o loadOptions) tell(format string, args ...any) {
@@ -141,7 +173,7 @@ func (o loadOptions) tell(format string, args ...any) {
 func (t *remote) upload(ctx context.Context, f *routetable.File, o loadOptions) (session string, err error) {
 	o.tell("writing %s", plural(len(f.Routes), "row"))
 	var text bytes.Buffer
-	if err := f.WriteArrow(&text); err != nil {
+	if err := f.WriteRows(&text); err != nil {
 		return "", no("load: %v", err)
 	}
 	a, err := t.ask(context.WithoutCancel(ctx), "LOAD-BEGIN", map[string]any{"mode": o.mode, "source": sourceName(o.source)})

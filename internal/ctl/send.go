@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"github.com/Azure/go-amqp"
 	"github.com/spf13/cobra"
@@ -56,6 +57,9 @@ a link with that target, and prints one line for each: accepted, rejected with t
 BODY is one data section; "-" reads it from standard input. Exit status 1 says that a message was not accepted.`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, argv []string) error {
+			if err := carried("send", argv[0]); err != nil {
+				return err
+			}
 			o.address = argv[0]
 			var err error
 			if len(argv) == 2 {
@@ -72,6 +76,9 @@ BODY is one data section; "-" reads it from standard input. Exit status 1 says t
 			if o.properties, err = parseProperties(properties); err != nil {
 				return err
 			}
+			if err := onWire("send", append([]string{o.address, o.link}, properties...)...); err != nil {
+				return err
+			}
 			return r.send(c.Context(), o)
 		},
 	}
@@ -81,6 +88,16 @@ BODY is one data section; "-" reads it from standard input. Exit status 1 says t
 	c.Flags().StringArrayVar(&properties, "property", nil, "application property `K=V` (may be repeated)")
 	c.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait this long for each outcome")
 	return c
+}
+
+// onWire refuses words that a message cannot hold: strings of AMQP are UTF-8.
+func onWire(verb string, words ...string) error {
+	for _, w := range words {
+		if !utf8.ValidString(w) {
+			return usage("%s: %q is not UTF-8, and addresses and properties of messages are", verb, w)
+		}
+	}
+	return nil
 }
 
 func (r *run) send(ctx context.Context, o sendOptions) error {

@@ -32,7 +32,9 @@ func TestSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			t.Setenv("ROUTECTL_URL", "")
+			for _, variable := range []string{"URL", "RELAY_URL", "RELAY_DOMAIN", "RELAY_TOKEN"} {
+				t.Setenv("ROUTECTL_"+variable, "")
+			}
 			want, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

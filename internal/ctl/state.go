@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -73,6 +74,8 @@ func (r *run) state(dir string, look func(dir string, v journal.Values) (*journa
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return usage("%s: no such directory", dir)
+	case errors.Is(err, syscall.ENOTDIR):
+		return usage("%s: not a directory", dir)
 	case err != nil:
 		return no("%v", err)
 	}

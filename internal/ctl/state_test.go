@@ -82,7 +82,8 @@ func TestStateCheckAndRepair(t *testing.T) {
 	if status, text := routectl("state", "check", dir); status != exitDone {
 		t.Errorf("a value put aside: got exit %d: %s", status, text)
 	}
-	for _, argv := range [][]string{{"state"}, {"state", "check"}, {"state", "check", filepath.Join(dir, "nobody")}, {"state", "mend", dir}, {"state", "repair", filepath.Join(dir, "nobody")}} {
+	for _, argv := range [][]string{{"state"}, {"state", "check"}, {"state", "check", filepath.Join(dir, "nobody")}, {"state", "mend", dir}, {"state", "repair", filepath.Join(dir, "nobody")},
+		{"state", "check", filepath.Join(dir, "value.node.damaged-1")}, {"state", "repair", filepath.Join(dir, "lock", "x")}} {
 		if status, text := routectl(argv...); status != exitUsage || strings.Count(text, "\n") != 1 {
 			t.Errorf("%v: got exit %d: %s", argv, status, text)
 		}

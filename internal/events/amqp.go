@@ -28,7 +28,7 @@ func (r *Router) Attach(n *forwarder.Node) {
 // nameScheme takes messages to event:req/TYPE and event:res/TYPE.
 type nameScheme struct{ r *Router }
 
-func (s nameScheme) Outlet(h *routetable.Hop) forwarder.Outlet {
+func (s nameScheme) Outlet(h *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
 	o := &nameOutlet{r: s.r}
 	if o.typ, o.response, o.known = parseName(h.Name); !o.known {
 		o.typ = h.Name
@@ -119,7 +119,9 @@ func newUUID() string {
 // hopScheme are components and the ring, as hops: the router has given them an event before the node sees it.
 type hopScheme struct{ r *Router }
 
-func (s hopScheme) Outlet(h *routetable.Hop) forwarder.Outlet { return &hopOutlet{s.r, h} }
+func (s hopScheme) Outlet(h *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
+	return &hopOutlet{s.r, h}
+}
 
 type hopOutlet struct {
 	r   *Router

@@ -32,13 +32,13 @@ var floors = map[string]int{
 }
 
 // house are packages of tests and tools, which no product package may import.
-var house = []string{"internal/house", "internal/house/certs", "internal/house/mix", "internal/house/testsum", "interop"}
+var house = []string{"internal/house", "internal/house/certs", "internal/house/mix", "internal/house/relaybench", "internal/house/testsum", "interop"}
 
 // dependencies tells which packages may use what is not in the standard library, by prefix of the import path.
 var dependencies = map[string][]string{
 	"github.com/fsnotify/fsnotify":        {"internal/app"},
 	"github.com/gobwas/glob":              {"routetable"},
-	"gopkg.in/yaml.v3":                    {"routetable", "internal/users", "internal/app", "internal/ctl"},
+	"gopkg.in/yaml.v3":                    {"routetable", "internal/users", "internal/app", "internal/ctl", "internal/mesh"},
 	"github.com/xdg-go/scram":             {"internal/amqp"},
 	"github.com/gobwas/ws":                {"internal/websocket"},
 	"github.com/nats-io":                  {"internal/nats"},

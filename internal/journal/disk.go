@@ -13,7 +13,7 @@ import (
 type disk interface {
 	mkdir(dir string) error // with its parents, durable; nothing where it is there
 	open(name string, flag int) (file, error)
-	list(dir string) ([]string, error) // names, without directories
+	list(dir string) ([]string, error) // names, without directories that are not in the place of a file of ours
 	rename(from, to string) error
 	remove(name string) error
 	syncDir(dir string) error
@@ -88,7 +88,7 @@ func (system) list(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range all {
-		if !e.IsDir() {
+		if _, _, ours := parseName(e.Name()); ours || !e.IsDir() {
 			names = append(names, e.Name())
 		}
 	}

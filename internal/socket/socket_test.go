@@ -43,7 +43,6 @@ type source struct {
 	next        byte
 	wrote       int
 	failed      error
-	trim        bool
 }
 
 func (s *source) Output(b []byte) []byte {

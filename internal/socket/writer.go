@@ -83,7 +83,10 @@ func (w *Writer) try() (more bool) {
 		if n < len(out) {
 			rest := out[n:]
 			if w.trimmer != nil && w.raw != nil {
-				rest = rest[:w.trimmer.Trim(rest)]
+				if keep := w.trimmer.Trim(rest); keep < len(rest) {
+					w.out, w.rest = nil, rest[:keep] // its memory is in use behind that
+					return true
+				}
 			}
 			w.out, w.rest = out, rest
 			return true
@@ -122,7 +125,9 @@ func (w *Writer) run() {
 			w.mu.Unlock()
 			return
 		}
-		w.spare = w.out[:0]
+		if w.out != nil {
+			w.spare = w.out[:0]
+		}
 		n := len(w.rest)
 		w.out, w.rest = nil, nil
 		w.src.Wrote(n)

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -25,6 +26,7 @@ type Metrics struct {
 	Counters func() map[string]uint64 // of the node, by camel-case name
 	Files    func() []File
 	Node     func() forwarder.Stats
+	Relay    func() relay.Stats
 }
 
 // File is a table file.
@@ -77,6 +79,9 @@ func (m Metrics) Collect(ch chan<- prometheus.Metric) {
 	if m.Node != nil {
 		collectNode(m.Node(), put)
 	}
+	if m.Relay != nil {
+		collectRelay(m.Relay(), put)
+	}
 	if m.Counters != nil {
 		counters := m.Counters()
 		for _, name := range slices.Sorted(maps.Keys(counters)) {
@@ -116,6 +121,20 @@ func collectNode(s forwarder.Stats, put func(d metric, v float64, labels ...stri
 	}
 }
 
+// collectRelay gives the series of the relay.
+func collectRelay(s relay.Stats, put func(d metric, v float64, labels ...string)) {
+	put(relayConnections, float64(s.Connections))
+	put(relayTopics, float64(s.Topics))
+	put(relayPending, float64(s.Pending))
+	put(relayConnects, float64(s.Connects))
+	put(relayRefused, float64(s.Refused))
+	put(relayFaults, float64(s.Faults))
+	put(relayBad, float64(s.BadMessages))
+	for _, o := range s.Ops {
+		put(relayOps, float64(o.Count), o.Op, o.Result)
+	}
+}
+
 // metric is one name on the page.
 type metric struct {
 	name, help string
@@ -142,6 +161,15 @@ var (
 	hopConnections = metric{"hop_connections", "Connections to the hop that are open. The first 100 hops have series of their own; all others share one.", prometheus.GaugeValue, []string{"hop"}}
 	hopWaiting     = metric{"hop_waiting", "Copies for the hop that are queued, or sent without an outcome.", prometheus.GaugeValue, []string{"hop"}}
 	hopCopies      = metric{"hop_copies_total", "Copies handed to the hop.", prometheus.CounterValue, []string{"hop"}}
+
+	relayConnections = metric{"relay_connections", "Connections of the relay that are open.", prometheus.GaugeValue, nil}
+	relayTopics      = metric{"relay_served_topics", "Topics that connections of the relay serve, active or standing by; two that serve one topic are two.", prometheus.GaugeValue, nil}
+	relayPending     = metric{"relay_pending_ops", "Ops on their way to a connection, for which their sender has no answer yet.", prometheus.GaugeValue, nil}
+	relayConnects    = metric{"relay_connects_total", "Connections of the relay that were taken.", prometheus.CounterValue, nil}
+	relayRefused     = metric{"relay_refused_connections_total", "Connections of the relay that were refused, by token, domain, claim, origin or for want of room.", prometheus.CounterValue, nil}
+	relayFaults      = metric{"relay_faults_total", "Connections of the relay that were closed for a fault of ours.", prometheus.CounterValue, nil}
+	relayBad         = metric{"relay_bad_messages_total", "Messages of which no op was done: invalid JSON, binary, too many ops.", prometheus.CounterValue, nil}
+	relayOps         = metric{"relay_ops_total", "Ops of connections of the relay, by kind and result; ok is taken.", prometheus.CounterValue, []string{"op", "result"}}
 
 	connections = metric{"connections", "Connections of clients that are open.", prometheus.GaugeValue, nil}
 	outcomes    = metric{"outcomes_total", "Outcomes of messages told to senders, by outcome.", prometheus.CounterValue, []string{"outcome"}}

@@ -2,10 +2,14 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/fingerpost/fingerpost/internal/amqp"
 )
 
 // Server answers HTTP.
@@ -19,7 +23,10 @@ type Options struct {
 	Ready   func() bool // whether the router takes messages; nil: it does
 	Metrics Metrics
 	AMQP    http.Handler // at /amqp; nil: there is none
+	Relay   http.Handler // at /api/{domain}/relay/connect; nil: there is none
 	Events  http.Handler // at /router/manager; nil: there is none
+	TLS     *tls.Config  // nil: plain HTTP
+	Log     *slog.Logger // of clients that fail, at level debug; nil: none
 
 	EventLinks http.Handler // at /router/link; nil: there is none
 
@@ -28,12 +35,19 @@ type Options struct {
 
 // Listen opens the port.
 func Listen(address string, o Options) (*Server, error) {
-	ln, err := net.Listen("tcp", address)
+	ln, err := amqp.ListenTCP(address)
 	if err != nil {
 		return nil, err
 	}
+	if o.TLS != nil {
+		ln = tls.NewListener(ln, o.TLS)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Server{ln: ln, srv: &http.Server{
 		Handler: handler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}}, nil
 }
 
@@ -50,6 +64,9 @@ func handler(o Options) http.Handler {
 	mux.Handle("GET /metrics", o.Metrics.handler())
 	if o.AMQP != nil {
 		mux.Handle("/amqp", o.AMQP)
+	}
+	if o.Relay != nil {
+		mux.Handle("/api/{domain}/relay/connect", o.Relay)
 	}
 	if o.Events != nil {
 		mux.Handle("/router/manager", o.Events)

@@ -78,6 +78,9 @@ func AppendFrame(b []byte, text bool, payload []byte, client bool) []byte {
 	return appendFrame(b, kind(text), payload, client)
 }
 
+// AppendHeader appends the header of a message of n bytes, all of it in one frame, as the end sends it that does not mask.
+func AppendHeader(b []byte, text bool, n int) []byte { return appendHeader(b, kind(text), n, false) }
+
 // BeginFrame makes room in b for the header of a frame whose payload is then appended; EndFrame with the same at writes it.
 func BeginFrame(b []byte, client bool) (_ []byte, at int) {
 	at = len(b)

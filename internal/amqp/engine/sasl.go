@@ -112,6 +112,9 @@ func (c *Conn) saslOutcomeWith(code uint8, data []byte) error {
 }
 
 func (c *Conn) handleSASLClient(code uint64, body []byte) error {
+	if (code == wire.CodeSASLMechanisms) != (c.mech == "") { // who is content before we have said anything has proven nothing, either
+		return connErr(wire.CondFramingError, "SASL frame 0x%x out of place", code)
+	}
 	switch code {
 	case wire.CodeSASLMechanisms:
 		var m wire.SASLMechanisms

@@ -1,0 +1,113 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/mesh"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// Mesh is the router as Rembus sees it. Its listeners are among the others, by their scheme.
+type Mesh struct {
+	Policy         string            `yaml:"policy"`         // how one of several exposers is chosen: first_up (empty), round_robin, less_busy
+	Admins         []string          `yaml:"admins"`         // names that may give privileged commands; empty: boss
+	Tenants        map[string]string `yaml:"tenants"`        // pins by tenant, "." for names without one: with it a name may be registered
+	Keys           string            `yaml:"keys"`           // directory of public keys and secrets; empty: mesh/keys in the state directory, or in memory
+	Authenticated  bool              `yaml:"authenticated"`  // nobody is taken who has not proven a name
+	Overwrite      bool              `yaml:"overwrite"`      // a second connection of a name ends the first; else it is refused
+	AllowShutdown  bool              `yaml:"allowShutdown"`  // shutdown ends the router; else the listeners of Rembus alone
+	AckTimeout     Duration          `yaml:"ackTimeout"`     // for an ack of a publish; 0 is 2 s
+	SendRetries    int               `yaml:"sendRetries"`    // how often one is sent again; 0 is 10, -1 never
+	RequestTimeout Duration          `yaml:"requestTimeout"` // for the answer of a method; 0 is 20 s
+}
+
+var policies = []string{"", "first_up", "round_robin", "less_busy"}
+
+// check says what is wrong, and under which key.
+func (m *Mesh) check() (key string, err error) {
+	switch {
+	case !slices.Contains(policies, m.Policy):
+		return ".policy", fmt.Errorf("no policy %q: there are %s", m.Policy, strings.Join(policies[1:], ", "))
+	case m.AckTimeout < 0:
+		return ".ackTimeout", errors.New("it cannot be negative")
+	case m.RequestTimeout < 0:
+		return ".requestTimeout", errors.New("it cannot be negative")
+	case m.SendRetries < -1 || m.SendRetries > 1000:
+		return ".sendRetries", fmt.Errorf("%d is out of range: -1 to 1000", m.SendRetries)
+	}
+	return "", nil
+}
+
+// isRembus tells whether a listener speaks Rembus.
+func isRembus(url string) bool { return strings.HasPrefix(url, "rembus+") }
+
+// startMesh makes the mesh of the node, whose private topics are a table of their own.
+func (a *App) startMesh(core *admin.Core, name string) (err error) {
+	c := &a.config.Mesh
+	keys := c.Keys
+	if a.config.State == "" {
+		a.grants = routetable.New()
+	} else {
+		dir := filepath.Join(a.config.State, "mesh")
+		if a.grants, err = routetable.Open(filepath.Join(dir, "grants"), a.log); err != nil {
+			return err
+		}
+		if keys == "" {
+			keys = filepath.Join(dir, "keys")
+		}
+	}
+	o := mesh.Options{
+		Name: name, Version: Version, Policy: c.Policy, Tenants: c.Tenants, Authenticated: c.Authenticated, Overwrite: c.Overwrite, AllowShutdown: c.AllowShutdown,
+		Shutdown: endProcess, Keys: keys, Grants: a.grants, AckTimeout: time.Duration(c.AckTimeout), SendRetries: c.SendRetries,
+		RequestTimeout: time.Duration(c.RequestTimeout), Connections: a.config.Limits.Connections, Origins: a.config.HTTP.Origins, Log: a.log,
+	}
+	if len(c.Admins) > 0 {
+		o.Admins = c.Admins
+	}
+	if h, ok := a.log.Handler().(interface{ Debug(on bool) }); ok {
+		o.Debug = h.Debug
+	}
+	a.mesh = mesh.New(a.node, core, o)
+	return nil
+}
+
+// endProcess ends the program as a SIGTERM does.
+func endProcess() {
+	if p, err := os.FindProcess(os.Getpid()); err == nil {
+		p.Signal(syscall.SIGTERM)
+	}
+}
+
+// listenMesh opens a listener of Rembus.
+func (a *App) listenMesh(url, address string) (line string, err error) {
+	scheme, _, _ := strings.Cut(url, "://")
+	bound, err := a.mesh.Listen(mesh.ListenOptions{
+		Address: address, TLS: a.secret.listenerTLS(url), WebSocket: strings.HasPrefix(scheme, "rembus+ws"),
+	})
+	if err != nil {
+		return "", err
+	}
+	return "ready " + scheme + "://" + bound.String(), nil
+}
+
+// stopMesh ends the mesh, and closes its table.
+func (a *App) stopMesh(ctx context.Context) {
+	if a.mesh != nil {
+		a.mesh.Stop(ctx)
+	}
+	if a.grants == nil {
+		return
+	}
+	if err := a.grants.Close(); err != nil {
+		a.log.Error("the table of private topics could not be closed", "error", err)
+	}
+}

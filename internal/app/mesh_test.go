@@ -1,0 +1,51 @@
+package app
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// Listeners of Rembus are ready like the others; a port that has to be chosen is told.
+func TestListenersOfRembus(t *testing.T) {
+	var ready bytes.Buffer
+	load := func() (Config, error) {
+		c, err := parseConfig([]byte("listeners: [{url: 'amqp://127.0.0.1:0'}, {url: 'rembus+ws://127.0.0.1:0'}, {url: 'rembus+tcp://127.0.0.1:0'}]\nstate: " + t.TempDir()))
+		return c, err
+	}
+	a, err := Start(load, slog.New(slog.DiscardHandler), &ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Stop()
+	lines := strings.Split(strings.TrimSpace(ready.String()), "\n")
+	for i, scheme := range []string{"amqp", "rembus+ws", "rembus+tcp"} {
+		if i >= len(lines) || !strings.HasPrefix(lines[i], "ready "+scheme+"://127.0.0.1:") || strings.HasSuffix(lines[i], ":0") {
+			t.Errorf("got %q", lines)
+		}
+	}
+}
+
+func TestMeshConfiguration(t *testing.T) {
+	for text, want := range map[string]string{
+		"mesh: {policy: best}":                                             `mesh.policy: no policy "best"`,
+		"mesh: {ackTimeout: -1s}":                                          "mesh.ackTimeout: it cannot be negative",
+		"mesh: {sendRetries: -2}":                                          "mesh.sendRetries: -2 is out of range",
+		"mesh: {requestTimeout: -1s}":                                      "mesh.requestTimeout: it cannot be negative",
+		"listeners: [{url: 'rembus+ws://h:1', sasl: [ANONYMOUS]}]":         "are for AMQP",
+		"listeners: [{url: 'rembus+wss://h:1'}]":                           "needs tls",
+		"listeners: [{url: 'rembus+zmq://h:1'}]":                           "is not offered",
+		"listeners: [{url: 'rembus+tcp://h:1/x'}]":                         "nothing more",
+		"listeners: [{url: 'rembus+ws://h'}, {url: 'rembus+tcp://h'}]":     "",
+		"mesh: {policy: less_busy, tenants: {'.': '11'}, sendRetries: -1}": "",
+	} {
+		c, err := parseConfig([]byte(text))
+		if err == nil {
+			_, err = c.validate()
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package mesh
+
+// adminCommand is one command of Rembus (rembus.md, 4).
+type adminCommand struct {
+	boss bool // it is for admins alone
+	run  func(l *link, f *Frame, c *command) (Status, []byte)
+}
+
+var adminCommands = map[string]adminCommand{
+	"setup":                 {false, (*link).handleSetup},
+	"subscribe":             {false, (*link).handleSubscribe},
+	"unsubscribe":           {false, (*link).handleUnsubscribe},
+	"expose":                {false, (*link).handleExpose},
+	"unexpose":              {false, (*link).handleUnexpose},
+	"reactive":              {false, (*link).handleReactive},
+	"private_topic":         {true, (*link).handlePrivateTopic},
+	"public_topic":          {true, (*link).handlePublicTopic},
+	"authorize":             {true, (*link).handleAuthorize},
+	"unauthorize":           {true, (*link).handleUnauthorize},
+	"private_topics_config": {true, (*link).handlePrivateTopicsConfig},
+	"broker_config":         {true, (*link).handleBrokerConfig},
+	"load_config":           {true, (*link).handleLoadConfig},
+	"save_config":           {true, (*link).handleSaveConfig},
+	"shutdown":              {true, (*link).handleShutdown},
+	"enable_debug":          {true, (*link).handleEnableDebug},
+	"disable_debug":         {true, (*link).handleDisableDebug},
+}
+
+// handleAdmin does a command and answers it.
+func (l *link) handleAdmin(f *Frame) error {
+	if !l.permitted() {
+		return errNotPermitted
+	}
+	l.flushNode()
+	status, data := l.command(f)
+	if status != StatusOK {
+		l.m.count.refused.Add(1)
+	}
+	l.respond(f.ID, status, data)
+	return nil
+}
+
+func (l *link) command(f *Frame) (Status, []byte) {
+	c, err := parseCommand(f.Data)
+	if err != nil {
+		return StatusError, appendText(nil, "the command cannot be read")
+	}
+	if c.Cmd == nil {
+		return StatusError, nil
+	}
+	known, ok := adminCommands[*c.Cmd]
+	switch {
+	case !ok:
+		return StatusUnknownCommand, nil
+	case known.boss && !l.isBoss():
+		return StatusError, nil
+	}
+	return known.run(l, f, &c)
+}
+
+// isBoss tells whether the peer may give privileged commands: it has the name of an admin, and has proven it or is on this machine (isadmin).
+func (l *link) isBoss() bool {
+	return l.login.name != "" && l.m.isAdmin(l.login.name) && (l.login.attested || l.loopback)
+}
+
+func done(ok bool, refusal string) (Status, []byte) {
+	if ok {
+		return StatusOK, nil
+	}
+	return StatusError, appendText(nil, refusal)
+}
+
+// propagated are the commands that reach every router: subscribe, unsubscribe, expose, unexpose. change does it here.
+func (l *link) propagated(f *Frame, c *command, change func(t *twin, topic string) bool, refusal string) (Status, []byte) {
+	t, topic := l.twin.Load(), string(f.Name)
+	if bad := badName(topic); bad != "" {
+		return StatusError, appendText(nil, "bad topic: "+bad)
+	}
+	if !l.m.mayUse(t, topic) {
+		return StatusError, appendText(nil, "unauthorized")
+	}
+	if !l.m.markAndBroadcast(l, t, f, c) {
+		return StatusOK, nil
+	}
+	return done(change(t, topic), refusal)
+}
+
+func (l *link) handleSubscribe(f *Frame, c *command) (Status, []byte) {
+	if c.LookBack == nil {
+		c.LookBack = new(float64) // flooded with it: clients fail without (rembus.md, 6.2)
+	}
+	return l.propagated(f, c, func(t *twin, topic string) bool { return l.m.subscribe(t, topic, *c.LookBack) }, "not subscribed")
+}
+
+func (l *link) handleUnsubscribe(f *Frame, c *command) (Status, []byte) {
+	return l.propagated(f, c, l.m.unsubscribe, string(f.Name)+": not subscribed")
+}
+
+func (l *link) handleExpose(f *Frame, c *command) (Status, []byte) {
+	return l.propagated(f, c, l.m.expose, "not exposed")
+}
+
+func (l *link) handleUnexpose(f *Frame, c *command) (Status, []byte) {
+	return l.propagated(f, c, l.m.unexpose, string(f.Name)+": not exposed")
+}
+
+func (l *link) handleSetup(_ *Frame, c *command) (Status, []byte) {
+	t := l.twin.Load()
+	ok := l.m.setup(t, c.Exposers, c.Subscribers)
+	t.setReactive(true)
+	t.flush(l)
+	return done(ok, "the rows cannot be written")
+}
+
+func (l *link) handleReactive(_ *Frame, c *command) (Status, []byte) {
+	t := l.twin.Load()
+	t.setReactive(c.Status == nil || *c.Status)
+	t.flush(l)
+	return StatusOK, nil
+}
+
+func (l *link) handlePrivateTopic(f *Frame, _ *command) (Status, []byte) {
+	return done(l.m.privateTopic(l.login.name, string(f.Name)), "not done")
+}
+
+func (l *link) handlePublicTopic(f *Frame, _ *command) (Status, []byte) {
+	return done(l.m.publicTopic(l.login.name, string(f.Name)), "not done")
+}
+
+func (l *link) handleAuthorize(f *Frame, c *command) (Status, []byte) {
+	if badName(c.CID) != "" {
+		return StatusError, nil
+	}
+	return done(l.m.authorize(l.login.name, string(f.Name), c.CID), "not done")
+}
+
+func (l *link) handleUnauthorize(f *Frame, c *command) (Status, []byte) {
+	if badName(c.CID) != "" {
+		return StatusError, nil
+	}
+	return done(l.m.unauthorize(l.login.name, string(f.Name), c.CID), "not done")
+}
+
+func (l *link) handlePrivateTopicsConfig(*Frame, *command) (Status, []byte) {
+	return StatusOK, l.m.privateTopics()
+}
+
+func (l *link) handleBrokerConfig(*Frame, *command) (Status, []byte) {
+	return StatusOK, l.m.config()
+}
+
+// handleLoadConfig takes admins and tenants as they are configured. Private topics are a table, kept with every change.
+func (l *link) handleLoadConfig(*Frame, *command) (Status, []byte) {
+	l.m.setPeople()
+	return StatusOK, nil
+}
+
+func (l *link) handleSaveConfig(*Frame, *command) (Status, []byte) { return StatusOK, nil }
+
+// handleShutdown ends the listeners of the mesh and its connections; the process only where that is allowed.
+func (l *link) handleShutdown(*Frame, *command) (Status, []byte) {
+	l.m.o.Log.Warn("shutdown was asked for", "by", l.login.name, "from", l.from)
+	l.ending = true
+	l.m.shutdown(l)
+	return StatusOK, nil
+}
+
+func (l *link) handleEnableDebug(*Frame, *command) (Status, []byte)  { return l.debug(true) }
+func (l *link) handleDisableDebug(*Frame, *command) (Status, []byte) { return l.debug(false) }
+
+func (l *link) debug(on bool) (Status, []byte) {
+	if l.m.o.Debug != nil {
+		l.m.o.Debug(on)
+	}
+	return StatusOK, nil
+}
+
+// shutdown ends listeners and connections but by, which ends behind its answer.
+func (m *Mesh) shutdown(by *link) {
+	m.stopListening()
+	m.mu.Lock()
+	m.stopping = true
+	for l := range m.links {
+		if l != by {
+			defer l.t.close(goingAway, "the router's mesh is shut down")
+		}
+	}
+	m.mu.Unlock()
+	if m.o.AllowShutdown && m.o.Shutdown != nil {
+		m.o.Shutdown()
+	}
+}
+
+// name binds a connection to the twin of the name that it has said. reason says why not.
+func (m *Mesh) name(l *link, meta []byte) (reason string) {
+	t, old, reason := m.bind(l, isRouterMeta(meta))
+	if reason != "" {
+		return reason
+	}
+	m.withdraw(old)
+	m.arrivedRows(t)
+	return ""
+}
+
+func (m *Mesh) bind(l *link, router bool) (t, old *twin, reason string) {
+	name := l.login.name
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t = m.twins[name]; t == nil {
+		t = newTwin(m, name)
+		m.twins[name] = t
+	}
+	if t.open.Load() {
+		if !m.o.Overwrite {
+			return nil, nil, "already connected"
+		}
+		if other := t.current(); other != nil {
+			defer other.t.close(goingAway, "the name has connected again")
+		}
+	}
+	old = l.twin.Load()
+	delete(m.twins, old.name)
+	old.detach(l)
+	t.attach(l, router, router)
+	l.use(t)
+	return t, old, ""
+}
+
+func (t *twin) current() *link {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.link
+}
+
+// arrived tells of a component that has a name now.
+func (m *Mesh) arrived(t *twin, l *link) {
+	m.o.Log.Info("a component has connected", "component", t.name, "from", l.from)
+	if t.named {
+		l.inform("connection_up", t)
+	}
+}
+
+// left does what is to be done when a connection has ended and its twin has no other.
+func (m *Mesh) left(t *twin, l *link) {
+	if !t.named {
+		m.withdraw(t)
+		t.giveUp()
+	} else {
+		m.o.Log.Info("a component has gone", "component", t.name, "from", l.from)
+	}
+	l.flushNode()
+	l.inform("connection_down", t)
+}
+
+// inform publishes that a component came or went, as if it had said so itself.
+func (l *link) inform(event string, t *twin) {
+	data := appendText(appendText([]byte{majorArray<<5 | 1, majorMap<<5 | 2}, "event"), event)
+	data = appendText(appendText(data, "cid"), t.name)
+	l.copyOf.twin = t
+	b := appendEnvelope(nil, "topic:", []byte("component_info"), &envelope{data: data})
+	if l.copies.Send(b, nil) == nil {
+		l.copies.Flush()
+	}
+}

@@ -1,0 +1,328 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// session connects go-amqp.
+func (r *router) session() *amqp.Session {
+	r.t.Helper()
+	a, err := r.node.Listen("127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, err := amqp.Dial(within(r.t), "amqp://"+a.String(), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	s, err := c.NewSession(within(r.t), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// component connects one that has a name and is reactive.
+func (r *router) component(name string, topics ...string) *client {
+	r.t.Helper()
+	c := r.dial(name, "ws")
+	if f := c.identify(name); f.Status != StatusOK {
+		r.t.Fatalf("%s: %d %s", name, f.Status, f.Data)
+	}
+	for _, topic := range topics {
+		if f := c.admin(topic, "subscribe"); f.Status != StatusOK {
+			r.t.Fatalf("%s: %d %s", topic, f.Status, f.Data)
+		}
+	}
+	c.admin("__config__", "reactive", "status", "true")
+	return c
+}
+
+// What AMQP clients and components send each other, by one row of an operator.
+func TestAMQPMeetsRembus(t *testing.T) {
+	r := startRouter(t, Options{})
+	if _, err := r.table.Add("orders", "topic:orders/new"); err != nil {
+		t.Fatal(err)
+	}
+	alice := r.component("alice", "orders/new", "orders/*")
+	s := r.session()
+	rcv, err := s.NewReceiver(within(t), "topic:orders/new", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// A publish is CBOR to a receiver of AMQP, byte for byte; one byte string alone is its bytes.
+	bob := r.component("bob")
+	for payload, want := range map[string]string{"82fa3f8ccccd01": "82fa3f8ccccd01 application/cbor", "8142dead": "dead ", "80": "80 application/cbor"} {
+		bob.send(&Frame{Type: Publish, Name: []byte("orders/new"), Data: unhex(t, payload)})
+		m, err := rcv.Receive(within(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := ""
+		if m.Properties.ContentType != nil {
+			kind = *m.Properties.ContentType
+		}
+		if got := fmt.Sprintf("%x %s", m.GetData(), kind); got != want || *m.Properties.To != "topic:orders/new" {
+			t.Errorf("%s: got %s to %s", payload, got, *m.Properties.To)
+		}
+		if got := alice.next(); !bytes.Equal(got.Data, unhex(t, payload)) || string(got.Name) != "orders/new" {
+			t.Errorf("%s: the component gets %s %x", payload, got.Name, got.Data)
+		}
+		if got := alice.next(); string(got.Name) != "orders/*" {
+			t.Errorf("%s: the component gets %s %x", payload, got.Name, got.Data)
+		}
+	}
+	rcv.Close(within(t))
+
+	// A sender of AMQP has its outcome when the component has acknowledged.
+	snd, err := s.NewSender(within(t), "orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cborType := contentCBOR
+	for _, c := range []struct {
+		m    *amqp.Message
+		want string // what the component gets; empty: nothing
+	}{
+		{amqp.NewMessage([]byte{0xde, 0xad}), "8142dead"},
+		{&amqp.Message{Data: [][]byte{unhex(t, "820102")}, Properties: &amqp.MessageProperties{ContentType: &cborType}}, "820102"},
+		{&amqp.Message{Data: [][]byte{unhex(t, "8201")}, Properties: &amqp.MessageProperties{ContentType: &cborType}}, ""},
+		{&amqp.Message{Value: "text"}, ""},
+	} {
+		told := make(chan error, 1)
+		go func() { told <- snd.Send(within(t), c.m, nil) }()
+		if c.want == "" {
+			var refused *amqp.Error
+			if err := <-told; !errors.As(err, &refused) {
+				t.Errorf("%+v: %v", c.m, err)
+			}
+			continue
+		}
+		f := alice.next()
+		if fmt.Sprintf("%x", f.Data) != c.want || f.QoS() != flagQoS1 || string(f.Name) != "orders/new" {
+			t.Errorf("got %+v, want %s", f, c.want)
+		}
+		select {
+		case err := <-told:
+			t.Errorf("it is accepted before the component says so: %v", err)
+		default:
+		}
+		alice.send(&Frame{Type: Ack, ID: f.ID})
+		if f := alice.next(); string(f.Name) != "orders/*" || f.Flags != 0 { // in its turn
+			t.Errorf("got %+v", f)
+		}
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A publish that is never acknowledged comes 1 + 3 times, then the next; who sent it by AMQP is told.
+func TestSentAgain(t *testing.T) {
+	r := startRouter(t, Options{AckTimeout: 20 * time.Millisecond, SendRetries: 3})
+	alice := r.component("alice", "t")
+	bob := r.component("bob")
+	bob.send(&Frame{Type: Publish, Flags: flagQoS1, ID: number(7), HasID: true, Name: []byte("t"), Data: []byte{0x80}})
+	bob.send(&Frame{Type: Publish, Name: []byte("t"), Data: []byte{0x81, 1}})
+	for range 4 {
+		if f := alice.next(); f.ID != number(7) || f.Flags != flagQoS1 {
+			t.Errorf("got %+v", f)
+		}
+	}
+	if f := alice.next(); f.Flags != 0 || len(f.Data) != 2 {
+		t.Errorf("got %+v", f)
+	}
+	if got := r.m.Counters()["meshGaveUp"]; got != 1 {
+		t.Errorf("%d were given up", got)
+	}
+	snd, err := r.session().NewSender(within(t), "topic:t", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt, err := snd.SendWithReceipt(within(t), amqp.NewMessage([]byte("x")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := receipt.Wait(within(t)); err != nil || fmt.Sprintf("%T", state) != "*amqp.StateModified" {
+		t.Errorf("got %T, %v, and nobody has acknowledged", state, err)
+	}
+}
+
+// A method that does not answer in time is forgotten; who is asked next is asked all the same, and a late answer is nobody's.
+func TestSlowMethod(t *testing.T) {
+	r := startRouter(t, Options{RequestTimeout: 20 * time.Millisecond})
+	alice, bob := r.component("alice"), r.component("bob")
+	alice.admin("add", "expose")
+	bob.send(&Frame{Type: Request, ID: number(100), Name: []byte("add"), Data: []byte{0x80}})
+	slow := alice.next()
+	r.until("the request is forgotten", func() bool { return r.m.twinOf("alice").outstanding.Load() == 0 })
+	alice.send(&Frame{Type: Response, ID: slow.ID, Data: []byte{1}})
+	alice.barrier()
+	bob.send(&Frame{Type: Request, ID: number(101), Name: []byte("add"), Data: []byte{0x80}})
+	next := alice.next()
+	alice.send(&Frame{Type: Response, ID: next.ID, Data: []byte{2}})
+	for f := bob.next(); ; f = bob.next() {
+		if f.Type != Response {
+			continue
+		}
+		if f.ID != number(101) || f.Data[0] != 2 {
+			t.Errorf("got %+v", f)
+		}
+		break
+	}
+}
+
+// Two who ask one method by the same id have each its own answer.
+func TestEqualIDs(t *testing.T) {
+	r := startRouter(t, Options{})
+	exposer, a, b := r.component("exposer"), r.component("a"), r.component("b")
+	exposer.admin("add", "expose")
+	var asked []Frame
+	for i, c := range []*client{a, b} {
+		c.barrier()
+		c.send(&Frame{Type: Request, ID: number(7), Name: []byte("add"), Data: []byte{byte(i)}})
+		asked = append(asked, exposer.next())
+	}
+	if asked[0].ID == asked[1].ID {
+		t.Fatal("the exposer cannot tell them apart")
+	}
+	for i := len(asked) - 1; i >= 0; i-- {
+		exposer.send(&Frame{Type: Response, ID: asked[i].ID, Data: asked[i].Data})
+	}
+	for i, c := range []*client{a, b} {
+		if f := c.next(); f.ID != number(7) || f.Data[0] != byte(i) {
+			t.Errorf("%d: got %+v", i, f)
+		}
+	}
+}
+
+// The policies: who of three is asked.
+func TestPolicies(t *testing.T) {
+	for policy, want := range map[string]string{"first_up": "aaaa", "round_robin": "abca", "less_busy": "abc"} {
+		t.Run(policy, func(t *testing.T) {
+			r := startRouter(t, Options{Policy: policy})
+			caller := r.component("caller")
+			exposers := map[string]*client{}
+			for _, name := range []string{"a", "b", "c"} {
+				exposers[name] = r.component(name)
+				exposers[name].admin("m", "expose")
+			}
+			asked := map[byte]int{}
+			for i := range want {
+				caller.send(&Frame{Type: Request, ID: number(uint64(1000 + i)), Name: []byte("m"), Data: []byte{0x80}})
+				caller.barrier()
+				for name, c := range exposers {
+					frames, _ := c.barrier()
+					for _, b := range frames {
+						var f Frame
+						if ParseFrame(b, &f) == nil && f.Type == Request {
+							asked[name[0]]++
+							if policy != "less_busy" && name[0] != want[i] {
+								t.Errorf("request %d goes to %s, want %c", i, name, want[i])
+							}
+						}
+					}
+				}
+			}
+			for name := range exposers {
+				if policy == "less_busy" && asked[name[0]] != 1 {
+					t.Errorf("%s is asked %d times of 3", name, asked[name[0]])
+				}
+			}
+		})
+	}
+}
+
+// A second connection of a name ends the first, where the router is told so.
+func TestOverwrite(t *testing.T) {
+	r := startRouter(t, Options{Overwrite: true})
+	first := r.component("a", "t")
+	second := r.component("a")
+	if _, over := first.barrier(); !over {
+		t.Error("the first lives")
+	}
+	r.component("b").send(&Frame{Type: Publish, Name: []byte("t"), Data: []byte{0x80}})
+	if f := second.next(); f.Type != Publish {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// A router that is started again knows what named components have, and who may use what.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	begin := func() *router {
+		table, err := routetable.Open(dir+"/table", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants, err := routetable.Open(dir+"/grants", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := startRouterOn(t, table, Options{Grants: grants})
+		t.Cleanup(func() { r.end(grants) })
+		return r
+	}
+	r := begin()
+	alice, boss := r.component("alice", "news", "secret"), r.component("boss")
+	r.dial("nobody", "tcp").admin("news", "subscribe")
+	alice.admin("add", "expose")
+	boss.admin("secret", "authorize", "cid", `"alice"`)
+	r.end(r.m.o.Grants)
+
+	r = begin()
+	bob := r.component("bob")
+	if f := bob.ask(&Frame{Type: Request, Name: []byte("add"), Data: []byte{0x80}}); f.Status != StatusMethodAway {
+		t.Errorf("a method whose component is away: %d", f.Status)
+	}
+	alice = r.dial("alice", "ws")
+	if f := alice.identify("alice"); f.Status != StatusOK {
+		t.Fatal(f.Status)
+	}
+	alice.admin("__config__", "reactive", "status", "true")
+	bob.send(&Frame{Type: Publish, Name: []byte("secret"), Data: []byte{0x81, 1}})
+	bob.send(&Frame{Type: Publish, Name: []byte("news"), Data: []byte{0x81, 2}})
+	if f := alice.next(); string(f.Name) != "news" || f.Data[1] != 2 {
+		t.Errorf("got %s %x", f.Name, f.Data)
+	}
+	bob.send(&Frame{Type: Request, ID: number(9), Name: []byte("add"), Data: []byte{0x80}})
+	if f := alice.next(); f.Type != Request {
+		t.Errorf("got %+v", f)
+	}
+	if f := bob.admin("secret", "subscribe"); f.Status != StatusError {
+		t.Errorf("a private topic is not private any more: %d", f.Status)
+	}
+	rows := 0
+	for range r.table.Snapshot().Routes() {
+		rows++
+	}
+	if rows != 6 { // three names, two topics, a method
+		t.Errorf("%d rows", rows)
+	}
+}
+
+// end stops a router that has its tables on disk.
+func (r *router) end(grants *routetable.Table) {
+	r.once.Do(func() {
+		r.stop()
+		r.table.Close()
+		grants.Close()
+	})
+}

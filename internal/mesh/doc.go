@@ -1,0 +1,8 @@
+// Package mesh speaks Rembus: to components, and to the other routers of a mesh. It owns the connections, the state of each twin (who is at the other
+// end, what is on its way there) and the peer: outlet. Who gets what is rows of the table, written by admin commands.
+//
+// Read first: (*link).handle in handle.go, what a frame does; then (*twin).Deliver in outlet.go, how a copy goes out. The wire is frame.go (CBOR), json.go
+// and tcp.go; they are pure, as are login.go, outbox.go and inbox.go, the state of a twin.
+//
+// Locks: Mesh.mu, twin.mu and link.mu are leaves but for one nesting, twin.mu before the lock of the twin's connection.
+package mesh

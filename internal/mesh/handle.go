@@ -1,0 +1,379 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// errNotPermitted ends a connection that has to prove who it is, and has not.
+var errNotPermitted = errors.New("the peer has not said who it is")
+
+// handle does what a frame says. An error ends the connection; nothing is answered then.
+func (l *link) handle(f *Frame) error {
+	switch f.Type {
+	case Publish:
+		return l.handlePublish(f)
+	case Request:
+		return l.handleRequest(f)
+	case Admin:
+		return l.handleAdmin(f)
+	case Response:
+		l.handleResponse(f)
+	case Ack:
+		l.twin.Load().acked(l, f.ID)
+	case Ack2:
+		t := l.twin.Load()
+		t.mu.Lock()
+		t.in.release(f.ID)
+		t.mu.Unlock()
+	case Identity:
+		l.handleIdentity(f)
+	case Attestation:
+		l.handleAttestation(f)
+	case Register:
+		l.handleRegister(f)
+	case Unregister:
+		l.handleUnregister(f)
+	}
+	return nil
+}
+
+// permitted tells whether the peer may say anything but who it is: command_permitted.
+func (l *link) permitted() bool {
+	return !l.m.o.Authenticated || l.login.attested || l.loopback || l.dialled != nil
+}
+
+// mayUse tells whether a twin may use a topic: it is public, or the twin is among those that are allowed. Every router asks its own table.
+func (m *Mesh) mayUse(t *twin, topic string) bool {
+	if !m.private.Load() {
+		return true
+	}
+	return m.allowed(t.name, topic)
+}
+
+// handlePublish acknowledges a publish and sends it to who is interested. One that is not allowed is dropped without a word.
+func (l *link) handlePublish(f *Frame) error {
+	if !l.permitted() {
+		return errNotPermitted
+	}
+	t := l.twin.Load()
+	topic := string(f.Name)
+	if badName(topic) != "" || !l.m.mayUse(t, topic) {
+		l.m.count.refused.Add(1)
+		return nil
+	}
+	if qos := f.QoS(); qos != 0 {
+		l.reply(&Frame{Type: Ack, ID: f.ID})
+		if qos == flagQoS2 && !l.isNew(t, f.ID) {
+			return nil
+		}
+	}
+	l.m.count.published.Add(1)
+	if l.topic != nil && string(l.topic) != topic {
+		l.flushNode() // a peer gets what it is sent in the order that it came, whatever the topics
+	}
+	return l.sendTopic(f)
+}
+
+func (l *link) isNew(t *twin, id ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.in.take(id)
+}
+
+// sendTopic sends a publish into the node.
+func (l *link) sendTopic(f *Frame) error {
+	at := len(l.arena)
+	l.arena = appendEnvelope(l.arena, "topic:", f.Name, &envelope{id: f.ID.Bytes(), hasID: f.HasID, flags: f.Flags, data: f.Data})
+	l.pending = true
+	err := l.in.Send(l.arena[at:len(l.arena):len(l.arena)], nil)
+	l.topic = l.arena[at+nameAt(f) : at+nameAt(f)+len(f.Name)]
+	return err
+}
+
+// nameAt is where the name of a topic stands in its envelope.
+func nameAt(f *Frame) int {
+	n := 12 + 1 + 1 + 5 + len("topic:")
+	if f.HasID {
+		n += 1 + int(f.ID.n)
+	}
+	return n
+}
+
+// handleRequest has one who exposes the method run it, or a component that is named.
+func (l *link) handleRequest(f *Frame) error {
+	if !l.permitted() {
+		return errNotPermitted
+	}
+	l.flushNode() // what was published before comes before
+	t, topic := l.twin.Load(), string(f.Name)
+	l.m.count.requests.Add(1)
+	if bad := badName(topic); bad != "" {
+		l.refuse(f.ID, StatusError, "bad topic: "+bad)
+		return nil
+	}
+	if !l.m.mayUse(t, topic) {
+		l.refuse(f.ID, StatusError, "unauthorized")
+		return nil
+	}
+	if f.Target != nil {
+		return l.direct(f, t, topic)
+	}
+	if answer, ok := l.m.builtin(topic); ok {
+		l.respond(f.ID, StatusOK, answer)
+		return nil
+	}
+	if status, words := l.m.implementor(t, topic); status != StatusOK {
+		l.refuse(f.ID, status, words)
+		return nil
+	}
+	return l.request("rpc:", f.Name, f)
+}
+
+// request sends a request into the node. Where nobody takes it, the asker is told.
+func (l *link) request(scheme string, name []byte, f *Frame) error {
+	e := &envelope{id: f.ID.Bytes(), hasID: true, flags: byte(f.ID.kind), data: f.Data}
+	if f.Target != nil {
+		e.subject = f.Name
+	}
+	b := appendEnvelope(nil, scheme, name, e)
+	l.source.taken = false
+	err := l.in.Send(b, nil)
+	l.in.Flush()
+	if err == nil && !l.source.taken {
+		l.refuse(f.ID, StatusMethodAway, string(f.Name)+": method unavailable")
+	}
+	return err
+}
+
+// direct sends a request to the component that it names.
+func (l *link) direct(f *Frame, t *twin, topic string) error {
+	target := string(f.Target)
+	switch status := l.m.targetState(t, target, topic); status {
+	case StatusOK:
+		return l.request("node:", f.Target, f)
+	case StatusNoMethod:
+		l.refuse(f.ID, status, topic+": method unknown")
+	case StatusLoopback:
+		// Its own method: the router has none but the built-ins.
+		if answer, ok := l.m.builtin(topic); ok {
+			l.respond(f.ID, StatusOK, answer)
+			return nil
+		}
+		l.refuse(f.ID, StatusNoMethod, topic+": method unknown")
+	default:
+		l.refuse(f.ID, status, target)
+	}
+	return nil
+}
+
+// builtin answers the methods that every router has.
+func (m *Mesh) builtin(topic string) (answer []byte, ok bool) {
+	switch topic {
+	case "rid":
+		return appendText(nil, m.o.Name), true
+	case "version":
+		return appendText(nil, "fingerpost_"+m.o.Version), true
+	case "uptime":
+		return appendText(nil, fmt.Sprintf("up for %d seconds", int(time.Since(m.started).Seconds()))), true
+	}
+	return nil, false
+}
+
+// implementor tells whether somebody can take a request for a method, else the status that its asker gets and words (find_implementor).
+func (m *Mesh) implementor(t *twin, topic string) (Status, string) {
+	var room [4]routetable.Group
+	groups := m.table.Snapshot().LookupInto(room[:0], "rpc:"+topic, nil)
+	if len(groups) == 0 {
+		return StatusNoMethod, topic + ": method unknown"
+	}
+	own := false
+	for i := range groups {
+		for j := range groups[i].Matches {
+			hop := groups[i].Matches[j].Hop
+			if hop == nil {
+				continue
+			}
+			if hop.Scheme != "peer" {
+				return StatusOK, ""
+			}
+			switch other := m.twinOf(hop.Name); {
+			case other == t:
+				own = true
+			case other != nil && other.open.Load() && other.meets(t):
+				return StatusOK, ""
+			}
+		}
+	}
+	if own {
+		return StatusLoopback, topic + ": method loopback"
+	}
+	return StatusMethodAway, topic + ": method unavailable"
+}
+
+// meets tells whether two twins are of one tenant. Routers pass on what is of any.
+func (t *twin) meets(o *twin) bool {
+	return t.tenant == o.tenant || t.relays.Load() || o.relays.Load()
+}
+
+// targetState tells whether a request that names a component can go there (manage_target).
+func (m *Mesh) targetState(t *twin, target, topic string) Status {
+	if badName(target) != "" {
+		return StatusNoTarget
+	}
+	var room [2]routetable.Group
+	groups := m.table.Snapshot().LookupInto(room[:0], "node:"+target, nil)
+	status := StatusNoTarget
+	for i := range groups {
+		for j := range groups[i].Matches {
+			hop := groups[i].Matches[j].Hop
+			if hop == nil {
+				continue
+			}
+			other := m.twinOf(hop.Name)
+			switch {
+			case hop.Scheme == "peer" && (other == nil || !other.open.Load()):
+				if status == StatusNoTarget {
+					status = StatusTargetDown
+				}
+			case other == t && hop.Scheme == "peer":
+				return StatusLoopback
+			default:
+				status = StatusOK
+			}
+		}
+	}
+	if status == StatusOK && !m.isKnown(topic) {
+		return StatusNoMethod
+	}
+	return status
+}
+
+// isKnown tells whether anybody has the method.
+func (m *Mesh) isKnown(topic string) bool {
+	if _, ok := m.builtin(topic); ok {
+		return true
+	}
+	var room [2]routetable.Group
+	return len(m.table.Snapshot().LookupInto(room[:0], "rpc:"+topic, nil)) > 0
+}
+
+// handleResponse takes an answer to who has asked. Those to commands that were passed on have nobody who has.
+func (l *link) handleResponse(f *Frame) {
+	t := l.twin.Load()
+	if l.dialled != nil && l.dialled.answer(l, f) {
+		return
+	}
+	q := t.answered(f.ID)
+	if q == nil {
+		return
+	}
+	if q.answers != nil {
+		q.answers(f)
+		return
+	}
+	answer := *f
+	answer.ID = q.id
+	q.from.send(l, &answer)
+	if f.Status == StatusOK {
+		l.copyRequest(q)
+	}
+}
+
+// copyRequest sends the arguments of a request that was done to the subscribers of its topic, but to who has asked.
+func (l *link) copyRequest(q *question) {
+	l.flushNode()
+	l.copyOf.twin = q.from
+	b := appendEnvelope(nil, "topic:", []byte(q.topic), &envelope{data: q.data})
+	if l.copies.Send(b, nil) == nil {
+		l.copies.Flush()
+	}
+}
+
+// handleIdentity takes a name.
+func (l *link) handleIdentity(f *Frame) {
+	name := cleanName(string(f.Name))
+	key, err := l.m.keys.find(name)
+	if badName(name) != "" {
+		key, err = nil, nil
+	}
+	if err != nil {
+		l.m.o.Log.Error("the key of a component cannot be read", "component", name, "error", err)
+	}
+	l.step(f, l.login.identity(name, key, err, nonce()))
+}
+
+// handleAttestation takes a proof.
+func (l *link) handleAttestation(f *Frame) {
+	name := cleanName(string(f.Name))
+	key, err := (*key)(nil), error(nil)
+	if badName(name) == "" {
+		key, err = l.m.keys.find(name)
+	}
+	l.step(f, l.login.attest(name, key, err, f.Key))
+}
+
+// step answers a step of the login.
+func (l *link) step(f *Frame, r reply) {
+	switch {
+	case r.named:
+		if reason := l.m.name(l, f.Data); reason != "" {
+			l.login.name, l.login.attested = "", false
+			l.refuse(f.ID, StatusError, reason)
+			return
+		}
+		if l.alarm != nil {
+			l.alarm.Stop()
+		}
+		l.respond(f.ID, StatusOK, l.m.exports(l.twin.Load()))
+		l.m.arrived(l.twin.Load(), l)
+	case r.status == StatusChallenge:
+		l.respond(f.ID, StatusChallenge, appendBytes(nil, r.proof))
+	default:
+		l.refuse(f.ID, r.status, r.reason)
+		l.ending = r.close
+	}
+}
+
+// handleRegister keeps a public key under a name.
+func (l *link) handleRegister(f *Frame) {
+	name := cleanName(string(f.Name))
+	l.m.mu.Lock()
+	pin, known := l.m.tenants[tenantOf(name)]
+	l.m.mu.Unlock()
+	taken := false
+	if badName(name) == "" {
+		key, err := l.m.keys.find(name)
+		taken = key != nil || err != nil
+	}
+	status, reason := l.login.mayRegister(name, pin, string(f.Pin), known, taken)
+	if status == StatusOK {
+		if err := l.m.keys.add(name, f.Key, f.KeyType); err != nil {
+			l.m.o.Log.Warn("a key is not taken", "component", name, "error", err)
+			status, reason = StatusError, "the key is not taken"
+		}
+	}
+	if status != StatusOK {
+		l.refuse(f.ID, status, reason)
+		return
+	}
+	l.m.o.Log.Info("a component is registered", "component", name, "from", l.from)
+	l.respond(f.ID, StatusOK, nil)
+}
+
+// handleUnregister forgets the key of who asks.
+func (l *link) handleUnregister(f *Frame) {
+	if !l.login.attested {
+		l.refuse(f.ID, StatusError, "invalid operation")
+		return
+	}
+	if err := l.m.keys.remove(l.login.name); err != nil {
+		l.m.o.Log.Error("a key cannot be removed", "component", l.login.name, "error", err)
+		l.refuse(f.ID, StatusError, "the key cannot be removed")
+		return
+	}
+	l.respond(f.ID, StatusOK, nil)
+}

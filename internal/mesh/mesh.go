@@ -1,0 +1,298 @@
+package mesh
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// Options of a Mesh. The zero value is usable.
+type Options struct {
+	Name    string // of this router, what the method rid answers; empty: that of the node
+	Version string // what the method version answers, with "fingerpost_" before it
+
+	Policy        string            // how one of several exposers is chosen: first_up (empty), round_robin, less_busy
+	Admins        []string          // names that may give privileged commands; nil: boss
+	Tenants       map[string]string // pins by tenant ("." for names without one): with it a name may be registered
+	Authenticated bool              // nobody is taken who has not proven a name
+	Overwrite     bool              // a second connection of a name ends the first; else it is refused
+	AllowShutdown bool              // shutdown ends the process; else the listeners of the mesh alone
+	Shutdown      func()            // ends the process
+	Debug         func(on bool)     // sets the level of the log; nil: it stays
+
+	Keys   string            // directory of public keys and secrets; empty: those that are registered are kept in memory
+	Grants *routetable.Table // who may use private topics; nil: a table in memory
+
+	AckTimeout       time.Duration // for an ack of a publish; 0 is 2 s
+	SendRetries      int           // how often one is sent again; 0 is 10, -1 never
+	RequestTimeout   time.Duration // for the answer of a method; 0 is 20 s
+	ChallengeTimeout time.Duration // for the answer of a challenge; 0 is 3 s
+	PingEvery        time.Duration // over WebSocket; 0 is 30 s
+
+	Connections int // of peers; 0 is 10000
+
+	MaxMessage int // bytes; 0 is 1 MiB, which is the most
+	HardQueue  int // bytes that may wait for one peer; 0 is 16 MiB
+	HardCount  int // publishes that may wait for one peer's acks; 0 is 5000
+
+	Origins []string // web pages that may connect; see websocket.Gate
+
+	Log *slog.Logger // nil: no log
+}
+
+// maxMessage is a little less than what an inlet takes, for the envelope.
+const maxMessage = 1<<20 - 16<<10
+
+func (o Options) withDefaults(n *forwarder.Node) Options {
+	o.Name = cmp.Or(o.Name, n.Name())
+	o.Version = cmp.Or(o.Version, "devel")
+	if o.Admins == nil {
+		o.Admins = []string{"boss"}
+	}
+	o.AckTimeout = cmp.Or(o.AckTimeout, 2*time.Second)
+	o.SendRetries = max(cmp.Or(o.SendRetries, 10), 0)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, 20*time.Second)
+	o.ChallengeTimeout = cmp.Or(o.ChallengeTimeout, 3*time.Second)
+	o.PingEvery = cmp.Or(o.PingEvery, 30*time.Second)
+	o.MaxMessage = min(cmp.Or(o.MaxMessage, maxMessage), maxMessage)
+	o.Connections = cmp.Or(o.Connections, 10_000)
+	o.HardQueue = cmp.Or(o.HardQueue, 16<<20)
+	o.HardCount = cmp.Or(o.HardCount, 5000)
+	if o.Grants == nil {
+		o.Grants = routetable.New()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Mesh is this router as Rembus sees it.
+type Mesh struct {
+	// Set at construction, never changed.
+	o       Options
+	node    *forwarder.Node
+	core    *admin.Core
+	table   *routetable.Table
+	grants  *admin.Core // of the second table
+	keys    *keyring
+	eid     uint64 // what this router marks commands with that it has seen
+	started time.Time
+	account *admin.Account
+	names   names
+	unwatch func() // ends the feed of names
+
+	private atomic.Bool // some topic is
+	count   counters
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows
+	twins     map[string]*twin
+	links     map[*link]struct{}
+	busy      map[*twin]struct{} // that the clock has to look at
+	listeners []*listener
+	admins    map[string]bool
+	tenants   map[string]string
+	stopping  bool
+
+	seenMu sync.Mutex // guards what follows
+	seen   recent     // commands that were flooded
+}
+
+// counters are told by Counters.
+type counters struct {
+	published, requests, refused, badFrames, gaveUp, dropped, flooded, floodedTwice atomic.Uint64
+}
+
+// New makes the mesh of a node. It handles the node's peer: hops from now on; Stop ends it.
+func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
+	m := &Mesh{
+		o: o.withDefaults(node), node: node, core: core, table: core.Table(), eid: newEID(), started: time.Now(),
+		twins: map[string]*twin{}, links: map[*link]struct{}{}, busy: map[*twin]struct{}{}, admins: map[string]bool{},
+	}
+	schemes, err := admin.NewGrants([]string{"topic:*", "rpc:*", "node:*"})
+	if err != nil {
+		panic(err)
+	}
+	m.account = &admin.Account{Name: "mesh", Send: schemes}
+	m.grants = admin.New(m.o.Grants, admin.Options{})
+	m.keys = newKeyring(m.o.Keys)
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.private.Store(m.o.Grants.Snapshot().Len() > 0)
+	m.o.Grants.OnChange(func(routetable.Change) { m.private.Store(m.o.Grants.Snapshot().Len() > 0) })
+	m.setPeople()
+	m.unwatch = m.names.watch(m.table)
+	node.Handle("peer", m)
+	m.running.Go(m.clock)
+	return m
+}
+
+// setPeople takes admins and tenants from the options.
+func (m *Mesh) setPeople() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.admins)
+	for _, name := range m.o.Admins {
+		m.admins[name] = true
+	}
+	m.tenants = m.o.Tenants
+}
+
+// newEID draws the mark of a router. Its top bit is set: Rembus.jl wants marks of eight bytes (rembus.md, 6.2).
+func newEID() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:]) | 1<<63
+}
+
+// newID makes an id of eight random bytes.
+func newID() ID {
+	var id ID
+	id.n = 8
+	rand.Read(id.b[:8])
+	return id
+}
+
+// Counters are what the mesh counts, by name.
+func (m *Mesh) Counters() map[string]uint64 {
+	c := &m.count
+	return map[string]uint64{
+		"meshPublished": c.published.Load(), "meshRequests": c.requests.Load(), "meshRefused": c.refused.Load(), "meshBadFrames": c.badFrames.Load(),
+		"meshGaveUp": c.gaveUp.Load(), "meshDropped": c.dropped.Load(), "meshFlooded": c.flooded.Load(), "meshFloodedTwice": c.floodedTwice.Load(),
+	}
+}
+
+// caller is who commands of the mesh come from.
+func (m *Mesh) caller(from string) admin.Caller { return admin.Caller{User: from, Via: "mesh"} }
+
+// twinOf gives the twin of a name, nil where there is none.
+func (m *Mesh) twinOf(name string) *twin {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.twins[name]
+}
+
+// known gives the twin of a name; one that keeps what it has is made where it is not here, as after a restart.
+func (m *Mesh) known(name string) *twin {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.twins[name]; t != nil || !isNamed(name) || badName(name) != "" {
+		return t
+	}
+	t := newTwin(m, name)
+	m.twins[name] = t
+	return t
+}
+
+// clock looks at what has waited long enough: publishes without an ack, requests without an answer.
+func (m *Mesh) clock() {
+	every := max(min(m.o.AckTimeout, m.o.RequestTimeout)/8, time.Millisecond)
+	t := time.NewTicker(min(every, 250*time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case now := <-t.C:
+			for _, tw := range m.busyTwins() {
+				if !tw.tick(now) {
+					m.idle(tw)
+				}
+			}
+		}
+	}
+}
+
+func (m *Mesh) busyTwins() []*twin {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]*twin, 0, len(m.busy))
+	for t := range m.busy {
+		list = append(list, t)
+	}
+	return list
+}
+
+// wake has the clock look at a twin. Called without its lock.
+func (m *Mesh) wake(t *twin) {
+	m.mu.Lock()
+	m.busy[t] = struct{}{}
+	m.mu.Unlock()
+}
+
+// idle has the clock leave a twin alone, unless it has something to wait for by now.
+func (m *Mesh) idle(t *twin) {
+	m.mu.Lock()
+	delete(m.busy, t)
+	m.mu.Unlock()
+	if t.waits() {
+		m.wake(t)
+	}
+}
+
+// Stop ends the listeners and every connection, and waits for them.
+func (m *Mesh) Stop(ctx context.Context) {
+	m.stopListening()
+	m.mu.Lock()
+	m.stopping = true
+	links := make([]*link, 0, len(m.links))
+	for l := range m.links {
+		links = append(links, l)
+	}
+	m.mu.Unlock()
+	m.cancel()
+	m.unwatch()
+	for _, l := range links {
+		l.t.close(goingAway, "the router is going away")
+	}
+	over := make(chan struct{})
+	go func() { m.running.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-ctx.Done():
+		for _, l := range links {
+			l.t.Abort(ctx.Err())
+		}
+		<-over
+	}
+	m.release()
+}
+
+// release gives back the copies that wait for peers.
+func (m *Mesh) release() {
+	m.mu.Lock()
+	twins := make([]*twin, 0, len(m.twins))
+	for _, t := range m.twins {
+		twins = append(twins, t)
+	}
+	m.mu.Unlock()
+	for _, t := range twins {
+		t.giveUp()
+	}
+}
+
+// stopListening ends the listeners; connections live on.
+func (m *Mesh) stopListening() {
+	m.mu.Lock()
+	listeners := slices.Clone(m.listeners)
+	m.mu.Unlock()
+	for _, l := range listeners {
+		l.stop()
+	}
+}
+
+var accepted = forwarder.Outcome{Kind: wire.Accepted}

@@ -1,0 +1,274 @@
+package mesh
+
+import (
+	"strings"
+	"time"
+
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// lane is the outlet of one twin for one name that was looked up, and of patterns each has its own.
+type lane struct {
+	t *twin
+	laneKey
+}
+
+type laneKey struct {
+	kind    laneKind
+	name    string // the topic, the method, or what was looked up
+	pattern string // of laneSpace
+}
+
+type laneKind uint8
+
+const (
+	laneTopic laneKind = iota // publishes by their topic, whoever subscribes to it and to all
+	laneSpace                 // what is sent has the pattern as its topic
+	laneCall                  // a method
+	laneNode                  // a component that is named
+)
+
+// maxLanes is how many lanes a twin keeps. Beyond it they are made again when plans are.
+const maxLanes = 1 << 12
+
+// Outlet gives the outlet of a hop as a row leads there.
+func (m *Mesh) Outlet(hop *routetable.Hop, row *routetable.Route, name string) forwarder.Outlet {
+	t := m.known(hop.Name)
+	if t == nil {
+		return nil
+	}
+	pattern := ""
+	if row != nil {
+		pattern = row.Pattern
+	}
+	return t.lane(keyOf(pattern, name))
+}
+
+// keyOf tells what a row and the name that it was found by mean to Rembus. An operator's row that leads to a peer from elsewhere makes a topic of
+// the name.
+func keyOf(pattern, name string) laneKey {
+	if topic, ok := strings.CutPrefix(name, "topic:"); ok {
+		space := strings.TrimPrefix(pattern, "topic:")
+		if space != pattern && space != "*" && isSpace(space) {
+			return laneKey{laneSpace, topic, space}
+		}
+		return laneKey{kind: laneTopic, name: topic}
+	}
+	if method, ok := strings.CutPrefix(name, "rpc:"); ok {
+		return laneKey{kind: laneCall, name: method}
+	}
+	if target, ok := strings.CutPrefix(name, "node:"); ok {
+		return laneKey{kind: laneNode, name: target}
+	}
+	return laneKey{kind: laneTopic, name: name}
+}
+
+func (t *twin) lane(k laneKey) *lane {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lanes[k]; l != nil {
+		return l
+	}
+	if t.lanes == nil || len(t.lanes) >= maxLanes {
+		t.lanes = map[laneKey]*lane{}
+	}
+	l := &lane{t, k}
+	t.lanes[k] = l
+	return l
+}
+
+// Present: a request goes to who is there. What is published to a component that keeps what it has is done with also where it is away.
+func (l *lane) Present() bool {
+	return l.t.open.Load() || l.t.named && l.kind < laneCall
+}
+
+// Busy is how many requests the twin has not answered.
+func (l *lane) Busy() int { return int(l.t.outstanding.Load()) }
+
+// Deliver sends copies.
+func (l *lane) Deliver(batch []*forwarder.Copy) (int, error) {
+	if l.kind >= laneCall {
+		return l.ask(batch)
+	}
+	return l.publish(batch)
+}
+
+// publish sends what was published to a subscriber.
+func (l *lane) publish(batch []*forwarder.Copy) (taken int, err error) {
+	t := l.t
+	var by *link
+	now := time.Time{}
+	t.mu.Lock()
+	done := t.done[:0]
+	if t.link == nil && !t.named {
+		t.mu.Unlock()
+		return 0, forwarder.ErrGone
+	}
+	for _, c := range batch {
+		if t.full() || t.link != nil && l.clogged() {
+			err = forwarder.ErrBusy
+			t.m.count.dropped.Add(1)
+			break
+		}
+		taken++
+		if s, ok := c.Message.Source().(*source); ok {
+			by = s.link
+		}
+		keeps, bad := l.send(c, &now)
+		switch {
+		case bad != nil:
+			defer c.Settle(*bad)
+		case !keeps:
+			done = append(done, c)
+		}
+	}
+	t.trim()
+	t.done = nil
+	t.mu.Unlock()
+	forwarder.SettleAll(done, accepted)
+	t.mu.Lock()
+	t.done = done[:0]
+	t.mu.Unlock()
+	t.flush(by)
+	return taken, err
+}
+
+// clogged tells whether the peer takes nothing, and much waits for it. Called under the twin's lock.
+func (l *lane) clogged() bool {
+	tr := l.t.link.t
+	tr.Lock()
+	defer tr.Unlock()
+	return tr.Pending() >= l.t.m.o.HardQueue
+}
+
+// send sends one copy. keeps tells that its outcome comes later; bad is the outcome of one that a peer of Rembus cannot be given. Called under the twin's lock.
+func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forwarder.Outcome) {
+	t := l.t
+	e, from, err := l.open(c)
+	if err != "" {
+		o := forwarder.Rejected(wire.CondNotAllowed, err)
+		return false, &o
+	}
+	if !t.reactive || from == t || from != nil && !from.meets(t) {
+		return false, nil
+	}
+	if t.m.private.Load() && !t.m.mayHear(t, l.name) {
+		return false, nil
+	}
+	f := Frame{Type: Publish}
+	if l.kind == laneTopic {
+		f.ID, _ = MakeID(e.id)
+		f.Flags, f.HasID = e.flags, e.hasID
+	}
+	wanted := from == nil && !c.Message.Settled && l.kind != laneSpace
+	if wanted { // a sender of AMQP waits for the outcome: it is the ack
+		f.ID, f.Flags, f.HasID = newID(), flagQoS1, true
+	}
+	t.frame = l.appendPublish(t.frame[:0], &f, &e)
+	if f.QoS() == 0 && len(t.out.waiting) == 0 {
+		t.writeOwn()
+		return false, nil
+	}
+	p := parcel{frame: append([]byte(nil), t.frame...), id: f.ID, qos: f.QoS()}
+	if wanted {
+		c.Keep()
+		p.copy = c
+	}
+	if now.IsZero() {
+		*now = time.Now()
+	}
+	t.push(p, *now)
+	return wanted, nil
+}
+
+// appendPublish appends what the subscriber gets.
+func (l *lane) appendPublish(b []byte, f *Frame, e *envelope) []byte {
+	if f.Flags == 0 {
+		b = appendType(b, 3, Publish, 0)
+	} else {
+		b = appendBytes(appendType(b, 4, Publish, f.Flags), f.ID.Bytes())
+	}
+	if l.kind == laneSpace {
+		return e.appendSpacePayload(appendText(b, l.pattern), l.name)
+	}
+	return e.appendPayload(appendText(b, l.name))
+}
+
+// writeOwn puts the frame of the scratch buffer on the wire. Called under the lock.
+func (t *twin) writeOwn() {
+	if t.link.json.Load() {
+		var f Frame
+		if ParseFrame(t.frame, &f) == nil {
+			t.write(&f, t.frame)
+		}
+		return
+	}
+	tr := t.link.t
+	tr.Lock()
+	tr.append(false, t.frame)
+	tr.Unlock()
+}
+
+// open reads a copy, and tells who it comes from: nil is no peer of Rembus.
+func (l *lane) open(c *forwarder.Copy) (e envelope, from *twin, bad string) {
+	if s, ok := c.Message.Source().(*source); ok {
+		if e.open(c.Message.Payload) != nil {
+			return e, s.twin, "the message cannot be read"
+		}
+		return e, s.twin, ""
+	}
+	data, kind, ok := c.Message.Data()
+	if !ok {
+		return e, nil, "a peer of Rembus takes messages of one data section"
+	}
+	e.data, e.raw = data, kind != contentCBOR
+	if !e.raw {
+		if n, err := skipItem(data); err != nil || n != len(data) {
+			return e, nil, "the data is not one item of CBOR, as its content-type says"
+		}
+	}
+	return e, nil, ""
+}
+
+// mayHear tells whether a subscriber may be told what was published on a private topic. Admins may always.
+func (m *Mesh) mayHear(t *twin, topic string) bool {
+	return m.allowed(t.name, topic) || m.isAdmin(t.name)
+}
+
+func (m *Mesh) isAdmin(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.admins[name]
+}
+
+// ask gives requests to who is to run them.
+func (l *lane) ask(batch []*forwarder.Copy) (int, error) {
+	for i, c := range batch {
+		s, ok := c.Message.Source().(*source)
+		var e envelope
+		if !ok || e.open(c.Message.Payload) != nil {
+			defer c.Settle(forwarder.Rejected(wire.CondNotImplemented, "requests come from peers of Rembus"))
+			continue
+		}
+		if s.twin == l.t && l.kind == laneCall || !s.twin.meets(l.t) || !l.request(s, &e) {
+			return i, forwarder.ErrGone
+		}
+		s.taken = true
+		defer c.Settle(accepted)
+	}
+	return len(batch), nil
+}
+
+// request sends one; false where the twin is away.
+func (l *lane) request(s *source, e *envelope) bool {
+	id, _ := MakeID(e.id)
+	f := Frame{Type: Request, ID: id, Name: []byte(l.name), Data: e.appendPayload(nil)}
+	if l.kind == laneNode {
+		f.Target, f.Name = f.Name, e.subject
+	}
+	asked := id
+	asked.kind = idKind(e.flags)
+	return l.t.ask(s.link, &f, &question{from: s.twin, id: asked, topic: string(f.Name), data: f.Data})
+}

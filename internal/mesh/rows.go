@@ -1,0 +1,308 @@
+package mesh
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// Rows of the table are all that says who gets what:
+//
+//	topic:T  --> peer:NAME   all; its note is how far back a subscriber looks (msg_from=…)
+//	rpc:T    --> peer:NAME   first (first_up) or any (round_robin, less_busy)
+//	node:N   --> peer:NAME   first; of a pool's member group@… also node:group, any, fallback
+//
+// Their origins are below peer:NAME/: c what NAME has said, n what it is called.
+
+// originOf is the prefix of the origins of a twin's rows.
+func originOf(name string) string { return "peer:" + url.PathEscape(name) + "/" }
+
+// hopOf is the address of a twin's hop.
+func hopOf(name string) string { return "peer:" + strings.ReplaceAll(name, "$", "$$") }
+
+const notePrefix = "msg_from="
+
+// interest is the row of a subscription. lookBack is in nanoseconds.
+func interest(name, topic string, lookBack float64) routetable.Route {
+	r := routetable.NewRoute("topic:"+topic, hopOf(name))
+	r.Origin = originOf(name) + "c"
+	if lookBack > 0 {
+		r.Note = notePrefix + strconv.FormatFloat(lookBack, 'g', -1, 64)
+	}
+	return r
+}
+
+// lookBackOf reads what interest wrote into a row.
+func lookBackOf(r *routetable.Route) float64 {
+	text, ok := strings.CutPrefix(r.Note, notePrefix)
+	if !ok {
+		return 0
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0
+	}
+	return f
+}
+
+// implementation is the row of an exposed method; ok is false where no row can have the name.
+func (m *Mesh) implementation(name, topic string) (r routetable.Route, ok bool) {
+	pattern, ok := routetable.QuotePattern("rpc:" + topic)
+	r = routetable.NewRoute(pattern, hopOf(name))
+	r.Origin = originOf(name) + "c"
+	r.Pick, r.Balance = m.pick()
+	return r, ok
+}
+
+// pick is how one of several exposers is chosen.
+func (m *Mesh) pick() (routetable.Pick, routetable.Balance) {
+	switch m.o.Policy {
+	case "round_robin":
+		return routetable.PickAny, routetable.RoundRobin
+	case "less_busy":
+		return routetable.PickAny, routetable.LeastBusy
+	}
+	return routetable.PickFirst, routetable.LeastBusy
+}
+
+// call are the rows by which a twin is named in a direct request.
+func call(name string) []routetable.Route {
+	var rows []routetable.Route
+	if pattern, ok := routetable.QuotePattern("node:" + name); ok {
+		r := routetable.NewRoute(pattern, hopOf(name))
+		r.Pick = routetable.PickFirst
+		rows = append(rows, r)
+	}
+	if group, _, ok := strings.Cut(name, "@"); ok && group != "" {
+		if pattern, ok := routetable.QuotePattern("node:" + group); ok {
+			r := routetable.NewRoute(pattern, hopOf(name))
+			r.Pick, r.Fallback = routetable.PickAny, true
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// arrivedRows writes the rows by which a twin is called. They stay where it keeps what it has.
+func (m *Mesh) arrivedRows(t *twin) {
+	m.do(t.name, admin.Setup{Origin: originOf(t.name) + "n", Routes: call(t.name)})
+}
+
+// do gives a command of a peer to the table. What the table does not do is logged: the peer has done nothing wrong.
+func (m *Mesh) do(from string, cmd admin.Command) (routetable.Change, bool) {
+	ch, err := m.core.Do(m.caller(from), cmd)
+	if err != nil {
+		m.o.Log.Warn("a peer's rows could not be written", "peer", from, "error", err)
+	}
+	return ch, err == nil
+}
+
+// subscribe writes a row; false where it cannot be.
+func (m *Mesh) subscribe(t *twin, topic string, lookBack float64) bool {
+	_, ok := m.do(t.name, admin.Assert{Route: interest(t.name, topic, lookBack)})
+	return ok
+}
+
+// expose is subscribe for a method.
+func (m *Mesh) expose(t *twin, topic string) bool {
+	r, ok := m.implementation(t.name, topic)
+	if !ok {
+		return false
+	}
+	_, ok = m.do(t.name, admin.Assert{Route: r})
+	return ok
+}
+
+// unsubscribe takes a row away; false where there was none.
+func (m *Mesh) unsubscribe(t *twin, topic string) bool {
+	return m.retract(t, interest(t.name, topic, 0))
+}
+
+// unexpose is unsubscribe for a method.
+func (m *Mesh) unexpose(t *twin, topic string) bool {
+	r, ok := m.implementation(t.name, topic)
+	return ok && m.retract(t, r)
+}
+
+func (m *Mesh) retract(t *twin, r routetable.Route) bool {
+	ch, ok := m.do(t.name, admin.Retract{Origin: r.Origin, Pattern: r.Pattern, Address: r.Address})
+	return ok && len(ch.Removed) > 0
+}
+
+// setup puts what a twin says that it has in the place of what it had.
+func (m *Mesh) setup(t *twin, exposers, subscribers []string) bool {
+	var rows []routetable.Route
+	for _, topic := range subscribers {
+		if badName(topic) == "" && m.mayUse(t, topic) {
+			r := interest(t.name, topic, 0)
+			if old := m.table.Snapshot().Find(r.Pattern, r.Address, r.Origin); old != nil {
+				r.Note = old.Note // how far it looks back is said by subscribe alone
+			}
+			rows = append(rows, r)
+		}
+	}
+	for _, topic := range exposers {
+		if r, ok := m.implementation(t.name, topic); ok && badName(topic) == "" && m.mayUse(t, topic) {
+			rows = append(rows, r)
+		}
+	}
+	_, ok := m.do(t.name, admin.Setup{Origin: originOf(t.name) + "c", Routes: rows})
+	return ok
+}
+
+// withdraw takes all rows of a twin away.
+func (m *Mesh) withdraw(t *twin) {
+	if len(m.table.Snapshot().OfOrigin(originOf(t.name))) > 0 {
+		m.do(t.name, admin.Withdraw{Origin: originOf(t.name)})
+	}
+}
+
+// names counts the rows of each topic and method, so that who connects can be told all of them without a look at the whole table.
+type names struct {
+	mu      sync.Mutex          // guards what follows; a leaf
+	rows    map[string]int      // by pattern: topic:T, rpc:T
+	early   []routetable.Change // that came before the table was looked at
+	started bool
+}
+
+// isAnnounced tells whether peers are told of a row's pattern.
+func isAnnounced(pattern string) bool {
+	return strings.HasPrefix(pattern, "topic:") || strings.HasPrefix(pattern, "rpc:")
+}
+
+func (n *names) add(by int, rows ...*routetable.Route) {
+	for _, r := range rows {
+		if !isAnnounced(r.Pattern) {
+			continue
+		}
+		if n.rows[r.Pattern] += by; n.rows[r.Pattern] <= 0 {
+			delete(n.rows, r.Pattern)
+		}
+	}
+}
+
+// note takes a change of the table.
+func (n *names) note(ch routetable.Change) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.started {
+		n.early = append(n.early, ch)
+		return
+	}
+	n.add(-1, ch.Removed...)
+	n.add(-1, ch.Before...)
+	n.add(1, ch.Added...)
+	n.add(1, ch.Updated...)
+}
+
+// watch keeps names as the table is.
+func (n *names) watch(t *routetable.Table) (stop func()) {
+	stop = t.OnChange(n.note)
+	s := t.Snapshot()
+	n.mu.Lock()
+	n.rows, n.started = map[string]int{}, true
+	for r := range s.Routes() {
+		n.add(1, r)
+	}
+	early := n.early
+	n.early = nil
+	n.mu.Unlock()
+	for _, ch := range early {
+		if ch.Generation > s.Generation() {
+			n.note(ch)
+		}
+	}
+	return stop
+}
+
+// topicsFor gives the methods and topics that somebody other than a twin has, sorted (get_topics).
+func (m *Mesh) topicsFor(t *twin) (exposed, subscribed []string) {
+	own := map[string]int{}
+	for _, r := range m.table.Snapshot().OfOrigin(originOf(t.name)) {
+		own[r.Pattern]++
+	}
+	m.names.mu.Lock()
+	for pattern, n := range m.names.rows {
+		if n <= own[pattern] {
+			continue
+		}
+		if topic, ok := strings.CutPrefix(pattern, "topic:"); ok {
+			subscribed = append(subscribed, topic)
+		} else if topic, ok := unquoted(pattern); ok {
+			exposed = append(exposed, topic)
+		}
+	}
+	m.names.mu.Unlock()
+	slices.Sort(exposed)
+	slices.Sort(subscribed)
+	return exposed, subscribed
+}
+
+// unquoted gives the method that a pattern of rpc: names, where it names one alone.
+func unquoted(pattern string) (topic string, ok bool) {
+	topic = strings.TrimPrefix(pattern, "rpc:")
+	if !strings.ContainsAny(topic, `*%\`) {
+		return topic, true
+	}
+	var b strings.Builder
+	for i := 0; i < len(topic); i++ {
+		switch c := topic[i]; {
+		case c == '*' || c == '%':
+			return "", false
+		case c == '\\' && i+1 < len(topic):
+			i++
+		}
+		b.WriteByte(topic[i])
+	}
+	return b.String(), true
+}
+
+// exports is the data of an identity's answer: what somebody other than the twin exposes, and what somebody other subscribes to.
+func (m *Mesh) exports(t *twin) []byte {
+	exposed, subscribed := m.topicsFor(t)
+	return appendTexts(appendTexts([]byte{majorArray<<5 | 2}, exposed), subscribed)
+}
+
+func appendTexts(b []byte, list []string) []byte {
+	b = appendHead(b, majorArray, uint64(len(list)))
+	for _, s := range list {
+		b = appendText(b, s)
+	}
+	return b
+}
+
+// appendLists appends a map of lists, its keys sorted.
+func appendLists(b []byte, lists map[string][]string) []byte {
+	b = appendHead(b, majorMap, uint64(len(lists)))
+	for _, key := range slices.Sorted(maps.Keys(lists)) {
+		b = appendTexts(appendText(b, key), lists[key])
+	}
+	return b
+}
+
+// config is what broker_config tells: who exposes and who subscribes.
+func (m *Mesh) config() []byte {
+	exposers, subscribers := map[string][]string{}, map[string][]string{}
+	for r := range m.table.Snapshot().Routes() {
+		hop, err := routetable.ParseHop(r.Address)
+		if err != nil || hop.Scheme != "peer" || !isAnnounced(r.Pattern) {
+			continue
+		}
+		lists, topic := subscribers, strings.TrimPrefix(r.Pattern, "topic:")
+		if method, ok := strings.CutPrefix(r.Pattern, "rpc:"); ok {
+			lists, topic = exposers, method
+		}
+		name := strings.ReplaceAll(hop.Name, "$$", "$")
+		if !slices.Contains(lists[topic], name) {
+			lists[topic] = append(lists[topic], name)
+		}
+	}
+	b := appendLists(appendText([]byte{majorMap<<5 | 2}, "exposers"), exposers)
+	return appendLists(appendText(b, "subscribers"), subscribers)
+}

@@ -1,0 +1,70 @@
+package interop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fingerpost/fingerpost/internal/house/certs"
+)
+
+// startRembus runs a router with listeners of Rembus; more is more of its configuration. It gives the URLs of the listeners, in order, as clients have them.
+func startRembus(t testing.TB, name, more string, listeners ...string) (r *router, urls []string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name+".yaml")
+	text := "name: " + name + "\nlisteners: [" + strings.Join(listeners, ", ") + "]\n" + more
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = &router{process: start(t, "router "+name, routerProgram, "--config", file)}
+	for range listeners {
+		url, ok := strings.CutPrefix(r.line(), "ready ")
+		if !ok {
+			t.Fatalf("router %s is not ready: it printed %q", name, url)
+		}
+		if addr, ok := strings.CutPrefix(url, "amqp://"); ok {
+			r.addr = addr
+		}
+		urls = append(urls, strings.TrimPrefix(url, "rembus+"))
+	}
+	return r, urls
+}
+
+func listener(scheme, more string) string {
+	return fmt.Sprintf("{url: '%s://127.0.0.1:0'%s}", scheme, more)
+}
+
+// Components of Rembus whose bytes are made by other libraries: what they are promised, they get.
+func TestRembusComponents(t *testing.T) {
+	_, urls := startRembus(t, "hub", "mesh: {tenants: {'.': '112233'}, ackTimeout: 200ms, sendRetries: 3}", listener("rembus+ws", ""), listener("rembus+tcp", ""))
+	checks(t, append(urls, "112233")...)
+}
+
+// The same under TLS.
+func TestRembusComponentsUnderTLS(t *testing.T) {
+	ca, dir := certs.New(t), t.TempDir()
+	cert, key := ca.Issue(t, "hub")
+	for name, text := range map[string][]byte{"cert": cert, "key": key, "ca": ca.PEM} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tls := fmt.Sprintf(", tls: {cert: '%s/cert', key: '%s/key'}", dir, dir)
+	_, urls := startRembus(t, "hub", "mesh: {tenants: {'.': '112233'}, ackTimeout: 200ms, sendRetries: 3}", listener("rembus+wss", tls), listener("rembus+tls", tls))
+	checks(t, append(urls, "112233", filepath.Join(dir, "ca"))...)
+}
+
+// checks runs the checks of a broker.
+func checks(t *testing.T, args ...string) {
+	t.Helper()
+	p := start(t, "rembus checks", pythonProgram, append([]string{"rembus/checks.py"}, args...)...)
+	n := 0
+	for l := p.line(); l != "done"; l = p.line() {
+		n++
+	}
+	if n < 20 {
+		t.Errorf("%d checks", n)
+	}
+}
