@@ -569,6 +569,20 @@ func TestE22TheRestartPoint(t *testing.T) {
 	})
 }
 
+// A component that comes, and goes before it has subscribed, goes on where it was.
+func TestE22TheRestartPointOutlivesAFalseStart(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		a, c := w.join("A", "req/T"), w.join("C")
+		a.cut()
+		c.say(request("1", "T"))
+		w.join("A").cut()
+		c.say(request("2", "T"))
+		a = w.join("A")
+		a.say(subscribe("req/T", `"restart"`))
+		a.wants("subscribed req/T +2", "1 replay", "2 replay")
+	})
+}
+
 // What was queued and not handed over is before the restart point, and comes again.
 func TestE22TheRestartPointHasWhatWasNotHandedOver(t *testing.T) {
 	inWorld(t, Options{}, func(w *world) {
