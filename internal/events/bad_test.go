@@ -51,8 +51,8 @@ func TestWhatIsSaidOutOfPlace(t *testing.T) {
 		p.wants("error 1 unknown_op", "error unknown_op", "error 2 bad_request", "error 3 bad_request", "error bad_request", "error bad_request", "error 4 bad_request", "unsubscribed 5", "error bad_request")
 		late := w.dial()
 		time.Sleep(11 * time.Second)
-		if ce, ok := late.err.(*websocket.CloseError); !ok || ce.Code != 1008 {
-			t.Errorf("who says no hello ended by %v", late.err)
+		if ce, ok := late.ended().(*websocket.CloseError); !ok || ce.Code != 1008 {
+			t.Errorf("who says no hello ended by %v", late.ended())
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -163,6 +164,58 @@ func BenchmarkCopy(b *testing.B) {
 				c.ws.Abort(io.EOF)
 			}
 			reading.Wait()
+		})
+	}
+}
+
+// BenchmarkStalled tells how long events take to three components, alone and beside one that reads nothing: the worst of a hundred, in microseconds.
+func BenchmarkStalled(b *testing.B) {
+	for _, name := range []string{"alone", "beside a stalled one"} {
+		b.Run(name, func(b *testing.B) {
+			address, _ := separate(b)
+			if name != "alone" {
+				dialClient(b, address, "stalled", "req/Order") // it is never read from
+			}
+			const frame = `{"op":"event","id":"%d","type":"Order","data":{"number":123456,"customer":"Ada Lovelace, London","lines":[{"sku":"A-1","n":2}]}}`
+			var latencies []time.Duration
+			var mu sync.Mutex
+			var reading sync.WaitGroup
+			var all []*client
+			for i := range 3 {
+				c := dialClient(b, address, fmt.Sprint("S", i), "req/Order")
+				all = append(all, c)
+				reading.Go(func() {
+					for {
+						m, _, err := c.ws.Next()
+						if err != nil {
+							c.ws.End(0, "")
+							return
+						}
+						if _, rest, ok := bytes.Cut(m.Data, []byte(`"id":"`)); ok {
+							at, _ := strconv.ParseInt(string(rest[:bytes.IndexByte(rest, '"')]), 10, 64)
+							mu.Lock()
+							latencies = append(latencies, time.Since(time.Unix(0, at)))
+							mu.Unlock()
+						}
+					}
+				})
+			}
+			sender := dialClient(b, address, "sender")
+			reading.Go(sender.count)
+			tick := time.NewTicker(500 * time.Microsecond)
+			for b.Loop() {
+				<-tick.C
+				sender.send(fmt.Sprintf(frame, time.Now().UnixNano()))
+			}
+			tick.Stop()
+			time.Sleep(50 * time.Millisecond)
+			for _, c := range append(all, sender) {
+				c.ws.Abort(io.EOF)
+			}
+			reading.Wait()
+			slices.Sort(latencies)
+			b.ReportMetric(float64(latencies[len(latencies)*99/100].Microseconds()), "p99-us")
+			b.ReportMetric(float64(latencies[len(latencies)/2].Microseconds()), "p50-us")
 		})
 	}
 }

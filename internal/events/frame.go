@@ -19,7 +19,7 @@ const (
 // frame is a frame from a component: the members that some op knows, as they are written. Those of other names are passed over.
 type frame struct {
 	op, ref, name, id, kind, data, response, context         []byte
-	direction, fromTime, protocol, restart, token, shareable []byte
+	direction, fromTime, protocol, restart, shareable        []byte
 	check, status, exceptions, vitals                        []byte
 	router, origin, seq, requests, responses, markers, paths []byte
 	code, message                                            []byte

@@ -78,15 +78,18 @@ func (c *conn) leave(why error) {
 	ce, _ := errors.AsType[*websocket.CloseError](why)
 	onPurpose := ce != nil && ce.Code == websocket.Normal
 	r.mu.Lock()
+	had := c.subscriptions
 	r.withdraw(c)
 	delete(r.conns, c.key)
 	r.joined++
 	rec, now := c.record, r.now()
 	rec.conn, rec.since = nil, now
-	if rec.restart = undelivered; undelivered == 0 {
-		rec.restart = max(now, r.last+1)
+	if had > 0 || rec.restart == 0 { // one that has subscribed to nothing goes on where it was before
+		if rec.restart = undelivered; undelivered == 0 {
+			rec.restart = max(now, r.last+1)
+		}
+		rec.restartUntil = now + int64(r.o.Window)
 	}
-	rec.restartUntil = now + int64(r.o.Window)
 	point, stopping := rec.restart, r.stopping
 	r.mu.Unlock()
 	if onPurpose || stopping {

@@ -154,6 +154,14 @@ func (p *peer) cut() {
 	synctest.Wait()
 }
 
+// ended gives how the connection ended; nil where it has not.
+func (p *peer) ended() error {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
 // say sends frames.
 func (p *peer) say(frames ...string) {
 	p.ws.Lock()
@@ -355,8 +363,8 @@ func TestE08UnsubscribeAllIsAnsweredAndCloses(t *testing.T) {
 		c.say(request("2", "T"))
 		a.resume()
 		a.wants("1", "unsubscribed 9")
-		if ce, ok := a.err.(*websocket.CloseError); !ok || ce.Code != 1000 {
-			t.Errorf("it ended by %v", a.err)
+		if ce, ok := a.ended().(*websocket.CloseError); !ok || ce.Code != 1000 {
+			t.Errorf("it ended by %v", a.ended())
 		}
 		if u := w.r.Unrouted(); len(u) != 1 || u[0].State != "HANDLER GONE" || u[0].Drops != 1 {
 			t.Errorf("unrouted: %+v", u)
@@ -569,6 +577,20 @@ func TestE22TheRestartPoint(t *testing.T) {
 	})
 }
 
+// A component that comes, and goes before it has subscribed, goes on where it was.
+func TestE22TheRestartPointOutlivesAFalseStart(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		a, c := w.join("A", "req/T"), w.join("C")
+		a.cut()
+		c.say(request("1", "T"))
+		w.join("A").cut()
+		c.say(request("2", "T"))
+		a = w.join("A")
+		a.say(subscribe("req/T", `"restart"`))
+		a.wants("subscribed req/T +2", "1 replay", "2 replay")
+	})
+}
+
 // What was queued and not handed over is before the restart point, and comes again.
 func TestE22TheRestartPointHasWhatWasNotHandedOver(t *testing.T) {
 	inWorld(t, Options{}, func(w *world) {
@@ -612,8 +634,8 @@ func TestE24ANewRouterKnowsNothing(t *testing.T) {
 		c := w.join("C")
 		c.say(request("1", "T"))
 		w.r.Close()
-		if ce, ok := c.err.(*websocket.CloseError); !ok || ce.Code != 1001 {
-			t.Errorf("it ended by %v", c.err)
+		if ce, ok := c.ended().(*websocket.CloseError); !ok || ce.Code != 1001 {
+			t.Errorf("it ended by %v", c.ended())
 		}
 		w.start(Options{})
 		a := w.join("A")
