@@ -68,3 +68,17 @@ func checks(t *testing.T, args ...string) {
 		t.Errorf("%d checks", n)
 	}
 }
+
+// Two routers in a mesh, with components of other libraries at each.
+func TestRembusAcrossRouters(t *testing.T) {
+	_, hub := startRembus(t, "hub", "", listener("rembus+ws", ""))
+	_, leaf := startRembus(t, "leaf", fmt.Sprintf("mesh: {peers: [{url: '%s', as: leaf}]}", hub[0]), listener("rembus+ws", ""))
+	for _, urls := range [][]string{{hub[0], leaf[0]}, {leaf[0], hub[0]}} {
+		p := start(t, "rembus across", pythonProgram, append([]string{"rembus/across.py"}, urls...)...)
+		for _, want := range []string{"publishes", "topic spaces", "requests", "done"} {
+			if got := p.line(); got != want {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		}
+	}
+}

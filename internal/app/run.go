@@ -137,6 +137,9 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	warnOfDescriptors(log, secured.access.Limits)
 	registerNode(core, a.node, a.relay)
 	lines, err := a.listen()
+	if err == nil {
+		err = a.joinMesh(name)
+	}
 	if err != nil {
 		a.Stop()
 		return nil, err
