@@ -75,7 +75,7 @@ func TestRembusAcrossRouters(t *testing.T) {
 	_, leaf := startRembus(t, "leaf", fmt.Sprintf("mesh: {peers: [{url: '%s', as: leaf}]}", hub[0]), listener("rembus+ws", ""))
 	for _, urls := range [][]string{{hub[0], leaf[0]}, {leaf[0], hub[0]}} {
 		p := start(t, "rembus across", pythonProgram, append([]string{"rembus/across.py"}, urls...)...)
-		for _, want := range []string{"publishes", "topic spaces", "requests", "done"} {
+		for _, want := range []string{"publishes", "topic spaces", "requests", "withdrawals", "done"} {
 			if got := p.line(); got != want {
 				t.Fatalf("got %q, want %q", got, want)
 			}

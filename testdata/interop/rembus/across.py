@@ -1,11 +1,13 @@
 """Two brokers of one mesh, the URLs of which are the arguments: what is done at one is known at the other. Each line printed is one check that held."""
 
 import asyncio
+import os
 import sys
 
 from component import QOS1, QOS2, Component, Failed
 
 A, B = sys.argv[1:3]
+PUB, SUB = f"pub{os.getpid()}", f"sub{os.getpid()}"
 
 
 async def reaches(pub, topic, sub, *args):
@@ -27,7 +29,7 @@ async def drain(sub):
 
 
 async def main():
-    pub, sub = await Component.connect(A, "pub"), await Component.connect(B, "sub")
+    pub, sub = await Component.connect(A, PUB), await Component.connect(B, SUB)
     await sub.subscribe("news")
     await sub.subscribe("a/*/c")
     await sub.reactive()
@@ -50,16 +52,24 @@ async def main():
             await asyncio.sleep(0.01)
     assert await asyncio.gather(*(pub.rpc("add", i, 1) for i in range(100))) == list(range(1, 101))
     try:
-        await pub.rpc("add", 1, 2, target="sub")
+        await pub.rpc("add", 1, 2, target=SUB)
         raise AssertionError("a component of another broker is named")
     except Failed as e:
         assert e.status == 45, e
     print("requests", flush=True)
-    late = await Component.connect(A)
-    await late.close()
-    late = await Component.connect(A, "late")
+    await sub.admin("add", "unexpose")
+    await sub.admin("news", "unsubscribe")
+    await sub.admin("a/*/c", "unsubscribe")
+    while True:
+        try:
+            await pub.rpc("add", 1, 2)
+        except Failed as e:
+            if e.status == 42:
+                break
+        await asyncio.sleep(0.01)
+    print("withdrawals", flush=True)
     print("done", flush=True)
-    for c in pub, sub, late:
+    for c in pub, sub:
         await c.close()
 
 
