@@ -82,3 +82,13 @@ func TestRembusAcrossRouters(t *testing.T) {
 		}
 	}
 }
+
+// The README's two routers and components, as written.
+func TestTheMeshOfTheReadme(t *testing.T) {
+	out := newStage(t).play(block(t, "## Join a Rembus mesh", "sh"))
+	for _, want := range []string{"news/* ['news/today', 'hello', 42]\n", "3\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("got %q, want %q", out, want)
+		}
+	}
+}
