@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"errors"
+	"hash/maphash"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -138,4 +139,12 @@ func SettleAll(copies []*Copy, o Outcome) {
 		c.outcome = o
 	}
 	copies[0].in.conn.node().settle(copies)
+}
+
+// Serial tells copies of different messages apart, and not those of one: an outlet may draw an id from it that all hops of the message share.
+func (c *Copy) Serial() uint64 {
+	return maphash.Comparable(planSeed, struct {
+		link      *inlink
+		seq, born uint64
+	}{c.in.link, c.in.seq, uint64(c.Message.born)})
 }

@@ -68,3 +68,27 @@ func checks(t *testing.T, args ...string) {
 		t.Errorf("%d checks", n)
 	}
 }
+
+// Two routers in a mesh, with components of other libraries at each.
+func TestRembusAcrossRouters(t *testing.T) {
+	_, hub := startRembus(t, "hub", "", listener("rembus+ws", ""))
+	_, leaf := startRembus(t, "leaf", fmt.Sprintf("mesh: {peers: [{url: '%s', as: leaf}]}", hub[0]), listener("rembus+ws", ""))
+	for _, urls := range [][]string{{hub[0], leaf[0]}, {leaf[0], hub[0]}} {
+		p := start(t, "rembus across", pythonProgram, append([]string{"rembus/across.py"}, urls...)...)
+		for _, want := range []string{"publishes", "topic spaces", "requests", "withdrawals", "done"} {
+			if got := p.line(); got != want {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		}
+	}
+}
+
+// The README's two routers and components, as written.
+func TestTheMeshOfTheReadme(t *testing.T) {
+	out := newStage(t).play(block(t, "## Join a Rembus mesh", "sh"))
+	for _, want := range []string{"news/* ['news/today', 'hello', 42]\n", "3\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("got %q, want %q", out, want)
+		}
+	}
+}

@@ -23,6 +23,11 @@ type Setup struct {
 	Routes []routetable.Route // their origin is Origin
 }
 
+// Together makes several commands of adapters one change.
+type Together struct {
+	Commands []Command
+}
+
 func (Assert) operation() string  { return "ASSERT" }
 func (Retract) operation() string { return "RETRACT" }
 func (Setup) operation() string   { return "SETUP" }
@@ -30,6 +35,26 @@ func (Setup) operation() string   { return "SETUP" }
 func (Assert) role() Role  { return RoleNone }
 func (Retract) role() Role { return RoleNone }
 func (Setup) role() Role   { return RoleNone }
+
+func (Together) operation() string { return "TOGETHER" }
+
+func (c Together) role() (role Role) {
+	for _, x := range c.Commands {
+		role = max(role, x.role())
+	}
+	return role
+}
+
+func (c Together) plan(s *routetable.Snapshot) (ops []routetable.Op, err error) {
+	for _, x := range c.Commands {
+		more, err := x.plan(s)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, more...)
+	}
+	return ops, nil
+}
 
 func (c Assert) plan(s *routetable.Snapshot) ([]routetable.Op, error) {
 	if err := learned(c.operation(), c.Route.Origin); err != nil {
@@ -57,13 +82,17 @@ func (c Setup) plan(s *routetable.Snapshot) ([]routetable.Op, error) {
 	if err := learned(c.operation(), c.Origin); err != nil {
 		return nil, err
 	}
+	old := s.OfOrigin(c.Origin)
+	if len(old) == 0 && len(c.Routes) > 0 {
+		return []routetable.Op{{Verb: routetable.VerbLoad, Mode: routetable.LoadMerge, Origin: c.Origin, Routes: c.Routes}}, nil
+	}
 	type row struct{ pattern, address string }
 	wanted := map[row]bool{}
 	for _, r := range c.Routes {
 		wanted[row{r.Pattern, r.Address}] = true
 	}
 	var ops []routetable.Op
-	for _, r := range s.OfOrigin(c.Origin) {
+	for _, r := range old {
 		if !wanted[row{r.Pattern, r.Address}] {
 			ops = append(ops, routetable.Op{Verb: routetable.VerbDelete, Route: routetable.NewRoute(r.Pattern, r.Address), Origin: c.Origin})
 		}

@@ -31,6 +31,9 @@ func TestAssertRetractSetup(t *testing.T) {
 		{"retracted again", admin.Retract{Origin: "peer:b/2", Pattern: "topic:a", Address: "peer:b"}, "topic:a[peer:b/1]new"},
 		{"set up", admin.Setup{Origin: "peer:b/1", Routes: []routetable.Route{row("topic:c", "", ""), row("topic:a", "", "new")}}, "topic:a[peer:b/1]new topic:c[peer:b/1]"},
 		{"set up with less", admin.Setup{Origin: "peer:b/1", Routes: []routetable.Route{row("topic:c", "", "")}}, "topic:c[peer:b/1]"},
+		{"set up from nothing", admin.Setup{Origin: "peer:b/2", Routes: []routetable.Route{row("topic:d", "", "n")}}, "topic:c[peer:b/1] topic:d[peer:b/2]n"},
+		{"several at once", admin.Together{Commands: []admin.Command{admin.Assert{Route: row("topic:e", "peer:b/2", "")}, admin.Retract{Origin: "peer:b/2", Pattern: "topic:d", Address: "peer:b"}}}, "topic:c[peer:b/1] topic:e[peer:b/2]"},
+		{"several, with an operator's", admin.Together{Commands: []admin.Command{admin.Delete{Pattern: "topic:e", Address: "peer:b"}}}, "refused"},
 		{"an operator's", admin.Assert{Route: row("topic:a", "operator", "")}, "refused"},
 		{"of nobody", admin.Setup{}, "refused"},
 		{"retract of an operator's", admin.Retract{Origin: "operator", Pattern: "topic:c", Address: "peer:b"}, "refused"},
@@ -48,7 +51,7 @@ func TestAssertRetractSetup(t *testing.T) {
 			t.Errorf("%s: got %s (%v), want %s", step.name, got, err, step.want)
 		}
 	}
-	if n := len(table.Snapshot().OfOrigin("peer:b/")); n != 1 {
+	if n := len(table.Snapshot().OfOrigin("peer:b/")); n != 2 {
 		t.Errorf("%d rows of the peer", n)
 	}
 }

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -28,6 +30,17 @@ type Mesh struct {
 	AckTimeout     Duration          `yaml:"ackTimeout"`     // for an ack of a publish; 0 is 2 s
 	SendRetries    int               `yaml:"sendRetries"`    // how often one is sent again; 0 is 10, -1 never
 	RequestTimeout Duration          `yaml:"requestTimeout"` // for the answer of a method; 0 is 20 s
+	Peers          []MeshPeer        `yaml:"peers"`          // routers that this one connects to
+}
+
+// MeshPeer is another router of the mesh.
+type MeshPeer struct {
+	URL        string   `yaml:"url"`        // ws://HOST:PORT, wss://, tcp:// or tls://
+	As         string   `yaml:"as"`         // the name that is said there; empty: this router's
+	Failovers  []string `yaml:"failovers"`  // tried in turn while the first is away
+	KeyFile    string   `yaml:"keyFile"`    // private key that proves the name, PEM; relative to the file that names it
+	SecretFile string   `yaml:"secretFile"` // or a secret: its first line
+	CA         string   `yaml:"ca"`         // of wss and tls: who signs the peer's certificate; empty: the system's authorities
 }
 
 var policies = []string{"", "first_up", "round_robin", "less_busy"}
@@ -44,7 +57,58 @@ func (m *Mesh) check() (key string, err error) {
 	case m.SendRetries < -1 || m.SendRetries > 1000:
 		return ".sendRetries", fmt.Errorf("%d is out of range: -1 to 1000", m.SendRetries)
 	}
+	for i := range m.Peers {
+		p := &m.Peers[i]
+		switch err := mesh.CheckPeer(p.URL, p.Failovers); {
+		case err != nil:
+			return fmt.Sprintf(".peers[%d].url", i), err
+		case p.KeyFile != "" && p.SecretFile != "":
+			return fmt.Sprintf(".peers[%d].secretFile", i), errors.New("keyFile and secretFile: one of them")
+		}
+	}
 	return "", nil
+}
+
+// files are the names of files in the configuration.
+func (m *Mesh) files() []*string {
+	names := []*string{&m.Keys}
+	for i := range m.Peers {
+		p := &m.Peers[i]
+		names = append(names, &p.KeyFile, &p.SecretFile, &p.CA)
+	}
+	return names
+}
+
+// options reads the files of a peer.
+func (p *MeshPeer) options(name string) (o mesh.PeerOptions, err error) {
+	o = mesh.PeerOptions{URL: p.URL, As: cmp.Or(p.As, name), Failovers: p.Failovers}
+	if p.CA != "" {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		if o.TLS.RootCAs, err = readAuthorities(p.CA); err != nil {
+			return o, err
+		}
+	}
+	if p.SecretFile != "" {
+		o.Secret, err = readPassword(p.SecretFile)
+	}
+	if p.KeyFile != "" {
+		o.Key, err = mesh.ReadKey(p.KeyFile)
+	}
+	return o, err
+}
+
+// joinMesh connects to the routers that are configured.
+func (a *App) joinMesh(name string) error {
+	for i := range a.config.Mesh.Peers {
+		o, err := a.config.Mesh.Peers[i].options(name)
+		if err == nil {
+			err = a.mesh.Connect(o)
+		}
+		if err != nil {
+			return &ConfigError{a.config.at(fmt.Sprintf("mesh.peers[%d]", i), err)}
+		}
+	}
+	return nil
 }
 
 // isRembus tells whether a listener speaks Rembus.

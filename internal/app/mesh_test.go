@@ -38,6 +38,9 @@ func TestMeshConfiguration(t *testing.T) {
 		"listeners: [{url: 'rembus+zmq://h:1'}]":                           "is not offered",
 		"listeners: [{url: 'rembus+tcp://h:1/x'}]":                         "nothing more",
 		"listeners: [{url: 'rembus+ws://h'}, {url: 'rembus+tcp://h'}]":     "",
+		"mesh: {peers: [{url: 'http://h'}]}":                               "mesh.peers[0].url",
+		"mesh: {peers: [{url: 'ws://h', failovers: ['x']}]}":               "mesh.peers[0].url",
+		"mesh: {peers: [{url: 'ws://h', keyFile: a, secretFile: b}]}":      "one of them",
 		"mesh: {policy: less_busy, tenants: {'.': '11'}, sendRetries: -1}": "",
 	} {
 		c, err := parseConfig([]byte(text))

@@ -156,6 +156,9 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		more, err = a.listenComponents()
 		lines = append(lines, more...)
 	}
+	if err == nil {
+		err = a.joinMesh(name)
+	}
 	if err != nil {
 		a.Stop()
 		return nil, err

@@ -60,11 +60,12 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
-	in(&c.State, &c.Users, &c.Relay.Keys, &c.Mesh.Keys, &c.Events.Tokens, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
+	in(&c.State, &c.Users, &c.Relay.Keys, &c.Events.Tokens, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
 	for i := range c.Events.Links {
 		in(&c.Events.Links[i].TokenFile)
 	}
 	in(c.Components.files()...)
+	in(c.Mesh.files()...)
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}
@@ -145,6 +146,9 @@ func (c *Config) openFiles() (open []string) {
 	}
 	for _, h := range c.Hops {
 		names = append(names, h.PasswordFile, h.Key)
+	}
+	for _, p := range c.Mesh.Peers {
+		names = append(names, p.KeyFile, p.SecretFile)
 	}
 	for _, n := range names {
 		if info, err := os.Stat(n); n != "" && err == nil && info.Mode().Perm()&0o077 != 0 && !slices.Contains(open, n) {

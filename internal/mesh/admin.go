@@ -24,6 +24,7 @@ var adminCommands = map[string]adminCommand{
 	"shutdown":              {true, (*link).handleShutdown},
 	"enable_debug":          {true, (*link).handleEnableDebug},
 	"disable_debug":         {true, (*link).handleDisableDebug},
+	newsCommand:             {false, (*link).handleNews},
 }
 
 // handleAdmin does a command and answers it.
@@ -60,7 +61,7 @@ func (l *link) command(f *Frame) (Status, []byte) {
 
 // isBoss tells whether the peer may give privileged commands: it has the name of an admin, and has proven it or is on this machine (isadmin).
 func (l *link) isBoss() bool {
-	return l.login.name != "" && l.m.isAdmin(l.login.name) && (l.login.attested || l.loopback)
+	return l.dialled == nil && l.login.name != "" && l.m.isAdmin(l.login.name) && (l.login.attested || l.loopback)
 }
 
 func done(ok bool, refusal string) (Status, []byte) {
@@ -96,6 +97,28 @@ func (l *link) handleUnsubscribe(f *Frame, c *command) (Status, []byte) {
 	return l.propagated(f, c, l.m.unsubscribe, string(f.Name)+": not subscribed")
 }
 
+// isLast tells whether nobody but a twin has what it says that it has no more: then it is told to others, who know one holder behind this router as any number.
+func (m *Mesh) isLast(t *twin, c *command, topic string) bool {
+	r := interest(t.name, topic, 0)
+	switch *c.Cmd {
+	case "unexpose":
+		r, _ = m.implementation(t.name, topic)
+	case "unsubscribe":
+	default:
+		return true
+	}
+	s := m.table.Snapshot()
+	own := 0
+	for _, x := range s.OfOrigin(originOf(t.name)) {
+		if x.Pattern == r.Pattern {
+			own++
+		}
+	}
+	m.names.mu.Lock()
+	defer m.names.mu.Unlock()
+	return m.names.rows[r.Pattern] <= own
+}
+
 func (l *link) handleExpose(f *Frame, c *command) (Status, []byte) {
 	return l.propagated(f, c, l.m.expose, "not exposed")
 }
@@ -104,8 +127,25 @@ func (l *link) handleUnexpose(f *Frame, c *command) (Status, []byte) {
 	return l.propagated(f, c, l.m.unexpose, string(f.Name)+": not exposed")
 }
 
+// handleNews takes what a router of our kind tells of itself and of others.
+func (l *link) handleNews(_ *Frame, c *command) (Status, []byte) {
+	t := l.twin.Load()
+	if c.Kin == 0 || !t.named || !t.relays.Load() {
+		return StatusUnknownCommand, nil
+	}
+	l.m.kin.up(t, c.Kin) // where its news come before its answer to our setup
+	l.m.kin.hear(t, newsOf(c.News))
+	return StatusOK, nil
+}
+
 func (l *link) handleSetup(_ *Frame, c *command) (Status, []byte) {
 	t := l.twin.Load()
+	if c.Kin != 0 && t.named && t.relays.Load() {
+		t.setReactive(true)
+		l.m.kin.up(t, c.Kin)
+		t.flush(l)
+		return StatusOK, appendWide(appendText([]byte{majorMap<<5 | 1}, "fingerpost"), l.m.eid)
+	}
 	ok := l.m.setup(t, c.Exposers, c.Subscribers)
 	t.setReactive(true)
 	t.flush(l)
@@ -242,6 +282,7 @@ func (m *Mesh) arrived(t *twin, l *link) {
 
 // left does what is to be done when a connection has ended and its twin has no other.
 func (m *Mesh) left(t *twin, l *link) {
+	m.kin.down(t)
 	if !t.named {
 		m.withdraw(t)
 		t.giveUp()

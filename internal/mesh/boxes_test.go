@@ -130,7 +130,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}
 	}
-	for name, want := range map[string]string{"foo": ".", "foo.org": "org", "a.b.c": "b.c", "a.": "."} {
+	for name, want := range map[string]string{"foo": ".", "foo.org": "org", "a.b.c": "b.c", "a.": ".", "a@ws://127.0.0.1:1": ".", "a.b@ws://127.0.0.1:1": "b"} {
 		if got := tenantOf(name); got != want {
 			t.Errorf("the tenant of %q is %q, want %q", name, got, want)
 		}

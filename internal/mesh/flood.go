@@ -52,7 +52,7 @@ func (m *Mesh) markAndBroadcast(by *link, t *twin, f *Frame, c *command) bool {
 		m.count.floodedTwice.Add(1)
 		return false
 	}
-	if len(c.Marks) < maxMarks {
+	if len(c.Marks) < maxMarks && m.isLast(t, c, string(f.Name)) {
 		c.Marks = append(c.Marks, m.eid)
 		m.adminBroadcast(by, t, f, c)
 	}
@@ -66,7 +66,7 @@ const maxMarks = 256
 // (admin_broadcast, color_admin).
 func (m *Mesh) adminBroadcast(by *link, from *twin, f *Frame, c *command) {
 	for _, t := range m.neighbours(from) {
-		if slices.Contains(c.Touched, t.name) {
+		if slices.Contains(c.Touched, t.name) || t.kin.Load() != 0 { // those of our kind are told by news
 			continue
 		}
 		c.Touched = append(c.Touched, t.name)

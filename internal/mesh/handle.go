@@ -71,11 +71,23 @@ func (l *link) handlePublish(f *Frame) error {
 			return nil
 		}
 	}
+	e := envelope{hasID: f.HasID, flags: f.Flags, data: f.Data}
+	id := f.ID
+	if l.m.kinCount.Load() > 0 {
+		// Between routers every publish has an id, by which each takes it once, whatever the graph.
+		if !f.HasID {
+			id, e.hasID = randomID(), true
+		}
+		if !l.m.passes(id) && t.kin.Load() != 0 {
+			return nil
+		}
+	}
+	e.id = id.Bytes()
 	l.m.count.published.Add(1)
 	if l.topic != nil && string(l.topic) != topic {
 		l.flushNode() // a peer gets what it is sent in the order that it came, whatever the topics
 	}
-	return l.sendTopic(f)
+	return l.sendTopic(f.Name, &e)
 }
 
 func (l *link) isNew(t *twin, id ID) bool {
@@ -85,20 +97,20 @@ func (l *link) isNew(t *twin, id ID) bool {
 }
 
 // sendTopic sends a publish into the node.
-func (l *link) sendTopic(f *Frame) error {
+func (l *link) sendTopic(topic []byte, e *envelope) error {
 	at := len(l.arena)
-	l.arena = appendEnvelope(l.arena, "topic:", f.Name, &envelope{id: f.ID.Bytes(), hasID: f.HasID, flags: f.Flags, data: f.Data})
+	l.arena = appendEnvelope(l.arena, "topic:", topic, e)
 	l.pending = true
-	err := l.in.Send(l.arena[at:len(l.arena):len(l.arena)], nil)
-	l.topic = l.arena[at+nameAt(f) : at+nameAt(f)+len(f.Name)]
-	return err
+	name := at + nameAt(e)
+	l.topic = l.arena[name : name+len(topic)]
+	return l.in.Send(l.arena[at:len(l.arena):len(l.arena)], nil)
 }
 
 // nameAt is where the name of a topic stands in its envelope.
-func nameAt(f *Frame) int {
+func nameAt(e *envelope) int {
 	n := 12 + 1 + 1 + 5 + len("topic:")
-	if f.HasID {
-		n += 1 + int(f.ID.n)
+	if e.hasID {
+		n += 1 + len(e.id)
 	}
 	return n
 }
@@ -293,6 +305,10 @@ func (l *link) copyRequest(q *question) {
 
 // handleIdentity takes a name.
 func (l *link) handleIdentity(f *Frame) {
+	if l.dialled != nil {
+		l.refuse(f.ID, StatusError, "already identified")
+		return
+	}
 	name := cleanName(string(f.Name))
 	key, err := l.m.keys.find(name)
 	if badName(name) != "" {

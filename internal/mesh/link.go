@@ -70,7 +70,12 @@ func (m *Mesh) serve(t transport, dialled *peer) error {
 		return errClosed
 	}
 	defer m.leave(l)
-	if m.o.Authenticated && dialled == nil {
+	switch {
+	case dialled != nil:
+		if err := dialled.begin(l); err != nil {
+			return err
+		}
+	case m.o.Authenticated:
 		l.demand()
 	}
 	err := l.read()

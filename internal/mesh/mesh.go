@@ -91,10 +91,12 @@ type Mesh struct {
 	started time.Time
 	account *admin.Account
 	names   names
+	kin     *kin
 	unwatch func() // ends the feed of names
 
-	private atomic.Bool // some topic is
-	count   counters
+	private  atomic.Bool  // some topic is
+	kinCount atomic.Int32 // links to routers of our kind
+	count    counters
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -107,10 +109,14 @@ type Mesh struct {
 	listeners []*listener
 	admins    map[string]bool
 	tenants   map[string]string
+	peers     map[string]bool // names of routers that we connect to
 	stopping  bool
 
 	seenMu sync.Mutex // guards what follows
 	seen   recent     // commands that were flooded
+
+	passedMu sync.Mutex // guards what follows
+	passed   recent     // publishes of other routers
 }
 
 // counters are told by Counters.
@@ -122,7 +128,7 @@ type counters struct {
 func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m := &Mesh{
 		o: o.withDefaults(node), node: node, core: core, table: core.Table(), eid: newEID(), started: time.Now(),
-		twins: map[string]*twin{}, links: map[*link]struct{}{}, busy: map[*twin]struct{}{}, admins: map[string]bool{},
+		twins: map[string]*twin{}, links: map[*link]struct{}{}, busy: map[*twin]struct{}{}, admins: map[string]bool{}, peers: map[string]bool{},
 	}
 	schemes, err := admin.NewGrants([]string{"topic:*", "rpc:*", "node:*"})
 	if err != nil {
@@ -135,9 +141,13 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m.private.Store(m.o.Grants.Snapshot().Len() > 0)
 	m.o.Grants.OnChange(func(routetable.Change) { m.private.Store(m.o.Grants.Snapshot().Len() > 0) })
 	m.setPeople()
+	m.kin = newKin(m)
+	m.kin.clean()
+	m.names.wake = m.kin.wake
 	m.unwatch = m.names.watch(m.table)
 	node.Handle("peer", m)
 	m.running.Go(m.clock)
+	m.running.Go(m.kin.run)
 	return m
 }
 

@@ -37,8 +37,13 @@ func isNamed(name string) bool {
 
 func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
-// tenantOf is what follows the first dot of a name, "." where there is none.
+// tenantOf is what follows the first dot of a name, "." where there is none. Of a rid of a pool, NAME@URL, the name counts.
 func tenantOf(name string) string {
+	if at, _, ok := strings.Cut(name, "://"); ok {
+		if i := strings.LastIndexByte(at, '@'); i >= 0 {
+			name = name[:i]
+		}
+	}
 	if _, tenant, ok := strings.Cut(name, "."); ok && tenant != "" {
 		return tenant
 	}

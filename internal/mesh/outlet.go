@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"encoding/binary"
 	"strings"
 	"time"
 
@@ -39,19 +40,19 @@ func (m *Mesh) Outlet(hop *routetable.Hop, row *routetable.Route, name string) f
 	if t == nil {
 		return nil
 	}
-	pattern := ""
+	pattern, byTopic := "", false
 	if row != nil {
-		pattern = row.Pattern
+		pattern, byTopic = row.Pattern, isPlaced(row.Origin)
 	}
-	return t.lane(keyOf(pattern, name))
+	return t.lane(keyOf(pattern, name, byTopic))
 }
 
 // keyOf tells what a row and the name that it was found by mean to Rembus. An operator's row that leads to a peer from elsewhere makes a topic of
-// the name.
-func keyOf(pattern, name string) laneKey {
+// the name. A router of our kind gets a publish by its topic, once, whatever the patterns behind it.
+func keyOf(pattern, name string, byTopic bool) laneKey {
 	if topic, ok := strings.CutPrefix(name, "topic:"); ok {
 		space := strings.TrimPrefix(pattern, "topic:")
-		if space != pattern && space != "*" && isSpace(space) {
+		if space != pattern && space != "*" && isSpace(space) && !byTopic {
 			return laneKey{laneSpace, topic, space}
 		}
 		return laneKey{kind: laneTopic, name: topic}
@@ -162,9 +163,21 @@ func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forward
 		f.ID, _ = MakeID(e.id)
 		f.Flags, f.HasID = e.flags, e.hasID
 	}
+	kin := t.kin.Load() != 0
+	if from != nil && from.kin.Load() != 0 && f.Flags == flagSlot && !kin {
+		f.Flags, f.HasID = 0, false // it has its id for routers alone
+	}
+	if kin && l.kind == laneTopic && f.Flags == 0 {
+		f.Flags, f.HasID = flagSlot, true
+	}
+	if kin && from == nil {
+		f.ID = t.m.idOf(c)
+	}
 	wanted := from == nil && !c.Message.Settled && l.kind != laneSpace
 	if wanted { // a sender of AMQP waits for the outcome: it is the ack
-		f.ID, f.Flags, f.HasID = newID(), flagQoS1, true
+		if f.Flags, f.HasID = flagQoS1, true; !kin {
+			f.ID = newID()
+		}
 	}
 	t.frame = l.appendPublish(t.frame[:0], &f, &e)
 	if f.QoS() == 0 && len(t.out.waiting) == 0 {
@@ -181,6 +194,13 @@ func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forward
 	}
 	t.push(p, *now)
 	return wanted, nil
+}
+
+// idOf is the id by which routers know a message that came by AMQP, whichever of them it is sent to.
+func (m *Mesh) idOf(c *forwarder.Copy) ID {
+	id, _ := MakeID(binary.LittleEndian.AppendUint64(nil, c.Serial()))
+	m.passes(id)
+	return id
 }
 
 // appendPublish appends what the subscriber gets.

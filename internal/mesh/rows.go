@@ -167,6 +167,10 @@ func (m *Mesh) withdraw(t *twin) {
 type names struct {
 	mu      sync.Mutex          // guards what follows; a leaf
 	rows    map[string]int      // by pattern: topic:T, rpc:T
+	own     map[string]int      // those that no other router of our kind has told of
+	changed map[string]bool     // patterns of which own began or ended
+	learned map[string]bool     // patterns that began or ended here by what another router told
+	wake    chan struct{}       // there are some
 	early   []routetable.Change // that came before the table was looked at
 	started bool
 }
@@ -181,10 +185,38 @@ func (n *names) add(by int, rows ...*routetable.Route) {
 		if !isAnnounced(r.Pattern) {
 			continue
 		}
-		if n.rows[r.Pattern] += by; n.rows[r.Pattern] <= 0 {
-			delete(n.rows, r.Pattern)
+		placed := isPlaced(r.Origin)
+		if tally(n.rows, r.Pattern, by) && placed {
+			n.learned[r.Pattern] = true
+		}
+		if !placed && tally(n.own, r.Pattern, by) {
+			n.changed[r.Pattern] = true
 		}
 	}
+}
+
+// tally counts a row; true where it is the first, or was the last.
+func tally(counts map[string]int, pattern string, by int) bool {
+	before := counts[pattern]
+	if counts[pattern] = before + by; before+by <= 0 {
+		delete(counts, pattern)
+	}
+	return (before > 0) != (before+by > 0)
+}
+
+// changes gives the patterns that began (true) or ended: of our own, and those learned of other routers.
+func (n *names) changes() (own, learned map[string]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	own, learned = n.changed, n.learned
+	n.changed, n.learned = map[string]bool{}, map[string]bool{}
+	for p := range own {
+		own[p] = n.own[p] > 0
+	}
+	for p := range learned {
+		learned[p] = n.rows[p] > 0
+	}
+	return own, learned
 }
 
 // note takes a change of the table.
@@ -199,6 +231,10 @@ func (n *names) note(ch routetable.Change) {
 	n.add(-1, ch.Before...)
 	n.add(1, ch.Added...)
 	n.add(1, ch.Updated...)
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
 }
 
 // watch keeps names as the table is.
@@ -206,13 +242,18 @@ func (n *names) watch(t *routetable.Table) (stop func()) {
 	stop = t.OnChange(n.note)
 	s := t.Snapshot()
 	n.mu.Lock()
-	n.rows, n.started = map[string]int{}, true
+	n.rows, n.own, n.started = map[string]int{}, map[string]int{}, true
+	n.changed, n.learned = map[string]bool{}, map[string]bool{}
 	for r := range s.Routes() {
 		n.add(1, r)
 	}
 	early := n.early
 	n.early = nil
 	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
 	for _, ch := range early {
 		if ch.Generation > s.Generation() {
 			n.note(ch)

@@ -18,9 +18,10 @@ type twin struct {
 	tenant string
 	named  bool
 
-	open        atomic.Bool  // it has a connection
-	relays      atomic.Bool  // it is a router, which passes on what others say
-	outstanding atomic.Int64 // requests that it has not answered
+	open        atomic.Bool   // it has a connection
+	relays      atomic.Bool   // it is a router, which passes on what others say
+	kin         atomic.Uint64 // its mark, where it is one of our kind
+	outstanding atomic.Int64  // requests that it has not answered
 
 	mu       sync.Mutex // guards what follows; the lock of link's transport may be taken under it
 	link     *link      // nil: it is away
@@ -168,12 +169,12 @@ func (t *twin) tick(now time.Time) (waits bool) {
 	}
 	waits = t.waitsLocked()
 	t.mu.Unlock()
-	t.flush(nil)
 	if lost != nil {
 		t.m.count.gaveUp.Add(1)
-		if lost.copy != nil {
-			lost.copy.Settle(doubtful)
-		}
+	}
+	t.flush(nil)
+	if lost != nil && lost.copy != nil {
+		lost.copy.Settle(doubtful)
 	}
 	return waits
 }

@@ -14,6 +14,60 @@ type command struct {
 	Subscribers []string `cbor:"subscribers"`
 	Marks       []uint64 `cbor:"rmark"` // of routers that have handled it
 	Touched     []string `cbor:"touch"` // names of links that it went by
+
+	// Between routers of our kind.
+	Kin  uint64     `cbor:"fingerpost"` // of setup and fingerpost: who says it
+	News []newsItem `cbor:"news"`       // of fingerpost
+}
+
+// newsItem is news on the wire.
+type newsItem struct {
+	_      struct{} `cbor:",toarray"`
+	Origin uint64
+	Number uint64
+	Alive  bool
+	Kind   uint8
+	Name   string
+}
+
+// newsCommand is the command by which routers of our kind tell news.
+const newsCommand = "fingerpost"
+
+// newsOf gives the news of a command, without names that cannot be.
+func newsOf(items []newsItem) []news {
+	list := make([]news, 0, len(items))
+	for _, i := range items {
+		if thingKind(i.Kind) <= thingLink && badName(i.Name) == "" {
+			list = append(list, news{i.Origin, thing{thingKind(i.Kind), i.Name}, version{i.Number, i.Alive}})
+		}
+	}
+	return list
+}
+
+// appendNews appends the map of a command of news, that the router self tells.
+func appendNews(b []byte, self uint64, list []news) []byte {
+	b = appendText(appendText(appendHead(b, majorMap, 3), "cmd"), newsCommand)
+	b = appendWide(appendText(b, "fingerpost"), self)
+	b = appendHead(appendText(b, "news"), majorArray, uint64(len(list)))
+	for _, n := range list {
+		b = appendWide(append(b, majorArray<<5|5), n.origin)
+		b = appendHead(b, majorUint, n.number)
+		alive := byte(cborFalse)
+		if n.alive {
+			alive = cborTrue
+		}
+		b = appendText(append(b, alive, byte(n.kind)), n.name)
+	}
+	return b
+}
+
+// kinOf reads the answer of setup: who gives it, where that is one of our kind.
+func kinOf(item []byte) uint64 {
+	var c command
+	if len(item) == 0 || item[0]>>5 != majorMap || values.Unmarshal(item, &c) != nil {
+		return 0
+	}
+	return c.Kin
 }
 
 // maxListed is how many topics a map or an answer may list.
