@@ -73,8 +73,12 @@ func (t *twin) write(f *Frame, text []byte) {
 		return
 	}
 	l.t.Lock()
-	defer l.t.Unlock()
 	l.write(f, text)
+	clogged := l.t.Pending() > 2*t.m.o.HardQueue // publishes are dropped before that: these are answers
+	l.t.Unlock()
+	if clogged {
+		l.t.Abort(errClogged)
+	}
 }
 
 // trim lets go of a large scratch buffer. Called under the lock.
