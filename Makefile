@@ -61,6 +61,7 @@ lint: ## go vet, gofmt, staticcheck
 parts:
 	@need=(); \
 	command -v gcc >/dev/null || need+=(gcc libc6-dev); \
+	$(PYTHON) -c 'import websockets' 2>/dev/null || need+=(python3-websockets); \
 	command -v node >/dev/null || need+=(nodejs); \
 	command -v npm >/dev/null || need+=(npm); \
 	$(PYTHON) -c 'import proton' 2>/dev/null || need+=(python3-qpid-proton libsasl2-modules); \

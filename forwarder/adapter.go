@@ -12,13 +12,15 @@ import (
 // What the adapters of other protocols see of the node: the outlets of their schemes (Handle, Scheme, Outlet, Copy), and the way in for
 // what their connections send (Inlet). Their connections ask for rows by commands (admin.Subscribe, admin.Withdraw).
 
-// Handle has the hops of a scheme reached by s, as "relay-conn:7" by that of "relay-conn". Call it before the node listens.
+// Handle has the hops of a scheme reached by s, as "relay-conn:7" by that of "relay-conn". Where the scheme is one of names ("event"), messages to its
+// names go to s as they are, and s does what the table says of them. Call it before the node listens.
 func (n *Node) Handle(scheme string, s Scheme) { n.schemes[scheme] = s }
 
 // InletOptions say what an inlet is for. The zero value is usable.
 type InletOptions struct {
 	Account *admin.Account // what may be sent to; nil is all plain names, and no scheme
 	Source  any            // given back by Message.Source: an outlet knows by it where a message came from
+	Inside  string         // the scheme whose outlet the adapter is: for this inlet its names are looked up in the table
 	Window  int            // messages without an outcome that the adapter lets its connection have; 0 is Options.LinkCredit
 }
 
@@ -41,7 +43,7 @@ func (n *Node) NewInlet(o InletOptions) *Inlet {
 		o.Window = n.options.LinkCredit
 	}
 	c := &conn{n: n, account: o.Account}
-	l := &inlink{c: c, inlet: true, source: o.Source}
+	l := &inlink{c: c, inlet: true, source: o.Source, inside: o.Inside}
 	l.window.Store(int32(o.Window))
 	return &Inlet{c, l}
 }
@@ -56,6 +58,11 @@ var ErrTooLarge = errors.New("a message of more than 1 MiB")
 // An address that matches nothing is rejected, amqp:not-found. An error says that the payload is no message, or too large: told is not
 // called. Cost: that of a transfer without the AMQP, no allocation in steady state.
 func (in *Inlet) Send(payload []byte, told func(Outcome)) error {
+	return in.SendAs("", payload, told)
+}
+
+// SendAs is Send of a message that is looked up by another address than its own; empty is its own.
+func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) error {
 	if len(payload) > streamFrom {
 		return ErrTooLarge
 	}
@@ -63,7 +70,7 @@ func (in *Inlet) Send(payload []byte, told func(Outcome)) error {
 	c.lock()
 	defer c.release()
 	d := newDelivery(c, l, nil)
-	d.Payload, d.Settled, d.told, d.source = payload, told == nil, told, l.source
+	d.Payload, d.Settled, d.told, d.source, d.as = payload, told == nil, told, l.source, address
 	if err := wire.ScanHead(payload, &d.scan); err != nil {
 		d.recycle()
 		return err

@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"iter"
 	"time"
 
 	"github.com/fingerpost/fingerpost/routetable"
@@ -15,6 +16,7 @@ const (
 	isOver step = iota
 	goesOn      // to an outlet
 	waits       // the whole message, for a row
+	lends       // it is over: another's outcome is its own
 )
 
 // A copy of an all group that a receiver released is tried again after that, doubled each time.
@@ -31,12 +33,21 @@ func (d *delivery) next(c *Copy, more *[]*Copy) step {
 	if c.tail != nil && !c.tail.mayBegin() {
 		return isOver
 	}
-	g := &d.plan.groups[c.group]
-	if g.pick != routetable.PickAll {
-		if s := d.nextRow(c, g, more); s != isOver {
+	picked := false // some group picked one of its rows for the copy
+	for gi, tried := range c.around() {
+		if d.plan.groups[gi].pick == routetable.PickAll {
+			continue
+		}
+		picked = true
+		switch s := d.nextRow(c, gi, tried, more); s {
+		case isOver:
+		case lends:
+			return isOver
+		default:
 			return s
 		}
-	} else if c.fate == fateSent && c.state == copySent && d.retry(c) {
+	}
+	if !picked && c.fate == fateSent && c.state == copySent && d.retry(c) {
 		return goesOn
 	}
 	if c.fate == fateGone && d.waitAgain(c) {
@@ -45,21 +56,61 @@ func (d *delivery) next(c *Copy, more *[]*Copy) step {
 	return isOver
 }
 
-// nextRow sends a copy on to another row of its group.
-func (d *delivery) nextRow(c *Copy, g *planGroup, more *[]*Copy) step {
-	ti := d.choose(g, nil, c.tried)
+// around gives the copy's group and the rows of it that were tried, and then those around it: of a name that is nothing but the copy's way to its
+// hop, the group that it is a row of.
+func (c *Copy) around() iter.Seq2[int32, uint64] {
+	return func(yield func(int32, uint64) bool) {
+		groups := c.in.plan.groups
+		gi, tried := c.group, c.tried
+		for yield(gi, tried) && groups[gi].isOnly {
+			o := groups[gi].outer
+			gi, tried = o.group, c.triedIn(o.group)|1<<min(o.target, 63)
+		}
+	}
+}
+
+// triedOf is the rows of a group around the copy's own that were tried.
+type triedOf struct {
+	group int32
+	tried uint64
+}
+
+func (c *Copy) triedIn(group int32) uint64 {
+	for _, x := range c.triedAround {
+		if x.group == group {
+			return x.tried
+		}
+	}
+	return 0
+}
+
+func (c *Copy) noteTried(group int32, tried uint64) {
+	for i := range c.triedAround {
+		if c.triedAround[i].group == group {
+			c.triedAround[i].tried = tried
+			return
+		}
+	}
+	c.triedAround = append(c.triedAround, triedOf{group, tried})
+}
+
+// nextRow sends a copy on to another row of its group, or of one around it.
+func (d *delivery) nextRow(c *Copy, gi int32, tried uint64, more *[]*Copy) step {
+	g := &d.plan.groups[gi]
+	ti := d.choose(g, nil, tried)
 	if ti < 0 {
 		return isOver
 	}
 	t := &g.targets[ti]
 	if t.outlet == nil {
+		c.noteTried(gi, tried|1<<min(ti, 63))
 		return d.nextName(c, t, more)
 	}
 	if other := d.copyTo(t.outlet); other != nil && other != c {
 		d.lend(c, other, t.optional)
-		return isOver
+		return lends
 	}
-	d.move(c, leaf{c.group, int32(ti)}, c.tried)
+	d.move(c, leaf{gi, int32(ti)}, tried)
 	return goesOn
 }
 
@@ -130,6 +181,7 @@ func (d *delivery) nextName(c *Copy, name *planTarget, more *[]*Copy) step {
 	}
 	if s == isOver && lender != nil {
 		d.lend(c, lender, name.optional)
+		return lends
 	}
 	return s
 }

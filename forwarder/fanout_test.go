@@ -124,6 +124,25 @@ func TestOneCopyForEachHop(t *testing.T) {
 	}
 }
 
+// A message follows as many names as explain does.
+func TestNamesAsDeepAsTheTableSays(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	for i := range routetable.MaxDepth + 1 {
+		r.rows(row{fmt.Sprintf("n%d", i), fmt.Sprintf("route:n%d", i+1), nil})
+	}
+	r.rows(row{fmt.Sprintf("n%d", routetable.MaxDepth+1), "null", nil})
+	s := r.sender("")
+	for name, want := range map[string]string{"n1": "", "n0": "fingerpost:loop"} {
+		c := r.table.Snapshot().Resolve(nil, r.table.Snapshot().LookupInto(nil, name, nil), nil, nil)
+		if ends := c[len(c)-1].End == routetable.EndHop; ends != (want == "") {
+			t.Errorf("%s: by the table it ends at a hop: %t", name, ends)
+		}
+		if got := condition(s.Send(within(t), message(name, "x"), nil)); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
 // A table of names that fans out at each step is bounded, and the sender is told.
 func TestNamesWithoutEnd(t *testing.T) {
 	r := start(t, forwarder.Options{})

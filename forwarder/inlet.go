@@ -1,7 +1,6 @@
 package forwarder
 
 import (
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,13 +80,14 @@ type inlink struct {
 	c         *conn
 	l         *engine.Link
 	target    string
-	hasTarget bool // else the link is anonymous: each message says where to
-	door      bool // target $management
-	replies   bool // attached by us at another node, for what comes back from there
-	limited   bool // nothing matches the target: one message at a time
-	thirsty   bool // on conn.thirsty
-	inlet     bool // what an Inlet sends by: no link, and no credit
-	source    any  // of an inlet
+	hasTarget bool   // else the link is anonymous: each message says where to
+	door      bool   // target $management
+	replies   bool   // attached by us at another node, for what comes back from there
+	limited   bool   // nothing matches the target: one message at a time
+	thirsty   bool   // on conn.thirsty
+	inlet     bool   // what an Inlet sends by: no link, and no credit
+	source    any    // of an inlet
+	inside    string // of an inlet: names of this scheme are looked up here, though they have an outlet
 
 	plans plans
 
@@ -355,7 +355,7 @@ func (c *conn) expired(d *delivery) {
 func (c *conn) refuseUnrouted(l *inlink, d *delivery, p *plan) {
 	c.use(p)
 	c.n.notFound(l, d)
-	c.refuse(d, wire.CondNotFound, "no route matches the address "+strconv.Quote(l.addressOf(d)))
+	c.refuse(d, wire.CondNotFound, l.noRoute(d))
 }
 
 // refuse rejects a message with a named reason; a pre-settled one is dropped and counted.

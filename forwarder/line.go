@@ -403,15 +403,17 @@ func (ln *line) takeOut(out []*Copy, f func(*Copy) bool) []*Copy {
 	return out
 }
 
-// hasAlternative tells whether another row of the copy's group could take it now.
+// hasAlternative tells whether another row of the copy's group, or of one around it, could take it now.
 func (c *Copy) hasAlternative() bool {
-	g := &c.in.plan.groups[c.group]
-	if g.pick == routetable.PickAll {
-		return false
-	}
-	for i := range g.targets {
-		if c.tried&(1<<min(i, 63)) == 0 && c.in.plan.reaches(&g.targets[i]) {
-			return true
+	for gi, tried := range c.around() {
+		g := &c.in.plan.groups[gi]
+		if g.pick == routetable.PickAll {
+			continue
+		}
+		for i := range g.targets {
+			if tried&(1<<min(i, 63)) == 0 && c.in.plan.reaches(&g.targets[i]) {
+				return true
+			}
 		}
 	}
 	return false

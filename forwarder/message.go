@@ -25,7 +25,8 @@ type Message struct {
 	marked bool   // it has annotations of nodes, which receivers do not get
 	toward string // the address that it goes back to another node by; empty: its own
 
-	source any // of the inlet that it came by
+	source any    // of the inlet that it came by
+	as     string // the address that it is looked up by; empty: its own
 
 	stream *stream // of a message that cuts through: Payload is its first part
 
@@ -68,6 +69,8 @@ type Copy struct {
 	droppable bool   // a full hop drops it: it does not count, or nothing holds its sender back
 	timed     bool   // its time with a receiver has a limit
 	acquired  bool   // somebody had it before
+
+	triedAround []triedOf // the same of groups around the copy's own; mostly none
 
 	// Under the lock of in.conn.
 	tail *tail // of a message that cuts through

@@ -183,6 +183,30 @@ func TestUnroutedAddressesAreTalliedByReason(t *testing.T) {
 	}
 }
 
+func TestAnAddressThatIsTooLongIsToldTheLimit(t *testing.T) {
+	row := strings.Repeat("r", 300)
+	r := start(t, forwarder.Options{}, "* --> null", row+" --> null")
+	s := r.sender("")
+	if err := s.Send(within(t), message(strings.Repeat("a", 64<<10), "x"), nil); err != nil {
+		t.Errorf("64 KiB: %v", err)
+	}
+	err := s.Send(within(t), message(strings.Repeat("a", 64<<10+1), "x"), nil)
+	if condition(err) != "amqp:not-found" || !strings.Contains(err.Error(), "longer than 64 KiB (65537 bytes)") {
+		t.Errorf("one byte more: %v", err)
+	}
+	for _, pattern := range []string{"*", row} {
+		if _, err := r.table.DeletePattern(pattern); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := condition(s.Send(within(t), message(row, "x"), nil)); got != "amqp:not-found" {
+		t.Errorf("without a row: %s", got)
+	}
+	if c := r.node.Counters(); c["handlerGone"] != 1 {
+		t.Errorf("got %v", c)
+	}
+}
+
 func TestWhatASenderIsTold(t *testing.T) {
 	r := start(t, forwarder.Options{DeliveryTimeout: 200 * time.Millisecond}, "HAL9000 --> null", "LOST --> amqp://127.0.0.1:1", "$1x --> null")
 	s := r.sender("")

@@ -52,6 +52,8 @@ type planGroup struct {
 	hashKey  string
 	turn     *atomic.Uint32 // round robin: of the group's first row
 	targets  []planTarget
+	outer    leaf    // the row, a name, that led here
+	isOnly   bool    // what that row leads to is one hop of this group
 	schedule []int32 // weighted: the targets of the lowest order in the turns that they get, spread evenly
 }
 
@@ -177,6 +179,9 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 		}
 	}
 	to, hasTo := m.To()
+	if m.as != "" {
+		to, hasTo = []byte(m.as), true
+	}
 	p := l.plans.noTo
 	if hasTo {
 		p = l.plans.byTo[string(to)]
@@ -191,7 +196,7 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 		}
 		return p
 	}
-	name, shares := string(to), !l.hasTarget && !l.c.direct
+	name, shares := string(to), !l.hasTarget && !l.c.direct && l.inside == ""
 	if shares {
 		if p = n.shared.get(n, s, name); p != nil {
 			l.plans.keep(p)
@@ -298,6 +303,9 @@ func (p *plan) usesFirst(to string, hasTo bool, l *inlink, groups []routetable.G
 
 // matches tells whether any row fits the link's target. Called under the lock.
 func (l *inlink) matches() bool {
+	if o, _ := l.c.n.owned(l.target, l.inside); o != nil {
+		return true
+	}
 	s := l.c.n.table.Snapshot()
 	if !l.c.n.changedSince(s, l.unmatched, l.target) {
 		return false
@@ -314,6 +322,9 @@ func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, pr
 	n.count.plans.Add(1)
 	p := &plan{name: to, condition: wire.CondNotFound, pruned: n.pruned.Load()}
 	p.generation.Store(s.Generation())
+	if n.ownedPlan(p, l, to, hasTo) {
+		return p
+	}
 	if s.HasWhen() {
 		asked := property
 		property = func(name string) (string, bool) {
@@ -330,7 +341,7 @@ func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, pr
 		n.direct(p, l, to, hasTo)
 		return p
 	}
-	b := planner{n: n, s: s, p: p, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
+	b := planner{n: n, s: s, p: p, inside: l.inside, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
 	p.roots = b.groups(groups, &p.lookup, planTarget{retry: -1}, 1)
 	b.conclude()
 	*scratch = groups[:0]
@@ -343,6 +354,7 @@ type planner struct {
 	s        *routetable.Snapshot
 	p        *plan
 	hasTo    bool
+	inside   string // the space that the message comes from inside of
 	property func(string) (string, bool)
 
 	all      map[Outlet]*planTarget // targets of all groups that get a copy in any case: one for each distinct hop
@@ -385,6 +397,7 @@ func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarg
 				continue
 			}
 			targets = append(targets, t)
+			b.nest(&t, leaf{place, int32(len(targets) - 1)})
 			if certain && t.outlet != nil {
 				b.all[t.outlet] = &targets[len(targets)-1]
 			}
@@ -400,6 +413,15 @@ func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarg
 		at = append(at, place)
 	}
 	return at
+}
+
+// nest notes, with the group that a name alone leads to, where that row is.
+func (b *planner) nest(t *planTarget, at leaf) {
+	if len(t.inner) != 1 {
+		return
+	}
+	g := &b.p.groups[t.inner[0]]
+	g.outer, g.isOnly = at, g.pick != routetable.PickAll || len(g.targets) == 1
 }
 
 // merge makes one copy of rows that lead to one hop: not optional beats optional, the first row gives the rest.
@@ -450,7 +472,10 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 		t.outlet = b.n.lineFor(m.Hop, b.p.address, b.hasTo)
 		b.p.dialled = true
 	case "route", "topic", "rpc", "relay", "event", "web", "comp", "node":
-		return b.name(t, used, depth)
+		if t.outlet, _ = b.n.owned(m.Hop.Text, b.inside); t.outlet == nil {
+			return b.name(t, used, depth)
+		}
+		b.p.foreign = true
 	default:
 		if s := b.n.schemes[m.Hop.Scheme]; s != nil {
 			name := b.p.address
@@ -489,7 +514,7 @@ const maxLookups = 256
 
 // name looks up a row that names another name.
 func (b *planner) name(t planTarget, outer *lookup, depth int) (planTarget, bool) {
-	if b.lookups++; depth >= routetable.MaxDepth || b.lookups > maxLookups {
+	if b.lookups++; depth > routetable.MaxDepth || b.lookups > maxLookups {
 		b.deep = true
 		return t, false
 	}

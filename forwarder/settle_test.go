@@ -233,6 +233,47 @@ func TestACopyGoesOnToANameAsTheNextRow(t *testing.T) {
 	}
 }
 
+// A copy that a name's hop does not take goes on to the next row of the group that the name is a row of.
+func TestACopyGoesOnFromAName(t *testing.T) {
+	for _, p := range []routetable.Pick{routetable.PickAny, routetable.PickFirst} {
+		for _, name := range []string{"a receiver releases it", "the hop cannot be reached", "deeper", "all release it", "a hop comes after it"} {
+			t.Run(p.String()+", "+name, func(t *testing.T) {
+				r := start(t, forwarder.Options{})
+				h, b := r.recv("REL"), r.recv("B")
+				want := "accepted"
+				h.auto = func(a *arrival) { a.d.Settle(isReleased) }
+				b.auto = func(a *arrival) { a.d.Settle(isAccepted) }
+				rows := []row{{"A", "route:REL", pick(p)}, {"A", "route:B", pick(p)}}
+				switch name {
+				case "the hop cannot be reached":
+					rows[0].address = "route:DEAD"
+					rows = append(rows, row{"DEAD", "amqp://127.0.0.1:1", nil})
+				case "deeper":
+					rows[0].address = "route:DEEP"
+					rows = append(rows, row{"DEEP", "route:DEEPER", nil}, row{"DEEPER", "route:REL", nil})
+				case "all release it":
+					b.auto, want = h.auto, "released"
+				case "a hop comes after it":
+					rows[1].address = r.link("B")
+				}
+				h.credit(10)
+				b.credit(10)
+				r.rows(rows...)
+				s := r.send("")
+				began := time.Now()
+				for range 4 { // round robin begins with either
+					if got := s.outcome(s.put(body("A", 1), false)); got != want {
+						t.Fatalf("got %s", got)
+					}
+				}
+				if took := time.Since(began); took > 20*time.Second {
+					t.Errorf("it took %v: the delivery timeout", took)
+				}
+			})
+		}
+	}
+}
+
 // A receiver that goes before it had a message gives it to the next of its group; after, nobody can tell, and the sender hears that.
 func TestReceiverLost(t *testing.T) {
 	t.Run("before", func(t *testing.T) {

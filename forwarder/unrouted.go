@@ -2,9 +2,13 @@ package forwarder
 
 import (
 	"container/list"
+	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // Lost is an address whose messages went nowhere.
@@ -74,16 +78,29 @@ func (t *lostTally) newest() []Lost {
 
 // addressOf is the address of a message as a person would look for it.
 func (l *inlink) addressOf(d *delivery) string {
+	addr := l.wholeAddress(d)
+	return string(addr[:min(len(addr), maxLostAddress)])
+}
+
+func (l *inlink) wholeAddress(d *delivery) []byte {
 	if to, ok := d.To(); ok {
-		return string(to[:min(len(to), maxLostAddress)])
+		return to
 	}
-	return l.target[:min(len(l.target), maxLostAddress)]
+	return []byte(l.target)
+}
+
+// noRoute says why a message finds no row.
+func (l *inlink) noRoute(d *delivery) string {
+	if n := len(l.wholeAddress(d)); n > routetable.MaxTextBytes {
+		return fmt.Sprintf("the address is longer than %d KiB (%d bytes)", routetable.MaxTextBytes>>10, n)
+	}
+	return "no route matches the address " + strconv.Quote(l.addressOf(d))
 }
 
 // notFound tallies an address that nothing matches. Called under the connection's lock.
 func (n *Node) notFound(l *inlink, d *delivery) {
 	reason := reasonNotWired
-	if _, ok := n.table.Snapshot().Emptied(l.addressOf(d)); ok {
+	if _, ok := n.table.Snapshot().Emptied(string(l.wholeAddress(d))); ok {
 		reason = reasonHandlerGone
 		n.count.handlerGone.Add(1)
 	} else {

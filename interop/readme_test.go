@@ -188,6 +188,16 @@ func TestTheRequestsOfTheReadme(t *testing.T) {
 	}
 }
 
+// The events of the README are answered over AMQP, and a subscription is a row.
+func TestTheEventsOfTheReadme(t *testing.T) {
+	out := newStage(t).play(block(t, "## Events", "sh"))
+	for _, want := range []string{"accepted", `{"by": "Mail"}`, "event-conn:Mail", "replay:ring", `{"data":{"statuses":[{"name":"Mail"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
 // sameEachTime leaves out what differs from run to run: times, ports, and the width of columns that have them.
 func sameEachTime(text string) string {
 	text = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`).ReplaceAllString(text, "TIME")

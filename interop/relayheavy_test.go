@@ -45,7 +45,22 @@ func (r *relayRouter) server(t testing.TB, topics []string) *relayPeer {
 	return p
 }
 
-func (p *relayPeer) answer() {
+// life is the life of a server.
+type life struct{ killed atomic.Int64 } // Unix nanoseconds; 0: it lives
+
+// relayReading is a request that a server has read.
+type relayReading struct {
+	server *life
+	at     time.Time
+}
+
+// survived tells whether the server lived on for long: then it has answered.
+func (r relayReading) survived() bool {
+	killed := r.server.killed.Load()
+	return killed == 0 || time.Unix(0, killed).Sub(r.at) > 3*time.Second
+}
+
+func (p *relayPeer) answer(l *life, read *sync.Map) {
 	for {
 		m, more, err := p.ws.Next()
 		if err != nil {
@@ -58,6 +73,7 @@ func (p *relayPeer) answer() {
 		p.ws.Lock()
 		for _, o := range ops {
 			if o.Op == "head" {
+				read.Store(o.ID, relayReading{l, time.Now()})
 				p.ws.Append(true, fmt.Appendf(nil, `[{"op":"head","topic":%q,"id":%q,"to":%q,"done":true}]`, o.Topic, o.ID, o.From))
 			}
 		}
@@ -69,12 +85,12 @@ func (p *relayPeer) answer() {
 }
 
 // A thousand clients ask fifty topics whose servers are killed again and again. Every op is answered, and a request that its server has taken is
-// answered too, unless a server of its topic was killed.
+// answered too, unless that server was killed.
 func TestRelayServersThatAreKilled(t *testing.T) {
 	t.Parallel()
 	const clients, topics, requests, servers = 1000, 50, 20, 20
 	r := startRelay(t, "--log-level", "warn")
-	var killed [topics]atomic.Int64 // when a server of the topic was killed last
+	var read sync.Map // relayReading by id
 	ended := make(chan struct{})
 	var serving sync.WaitGroup
 	for s := range servers {
@@ -86,17 +102,16 @@ func TestRelayServersThatAreKilled(t *testing.T) {
 			for {
 				p := r.server(t, mine)
 				var answering sync.WaitGroup
-				answering.Go(p.answer)
+				l := &life{}
+				answering.Go(func() { p.answer(l, &read) })
 				select {
 				case <-ended:
 					p.ws.Abort(os.ErrClosed)
 					answering.Wait()
 					return
-				case <-time.After(time.Duration(300+rand.IntN(1700)) * time.Millisecond): // it is killed
+				case <-time.After(time.Duration(300+rand.IntN(6000)) * time.Millisecond): // it is killed
 				}
-				for i := range mine {
-					killed[(s*2*topics/servers+i)%topics].Store(time.Now().UnixNano())
-				}
+				l.killed.Store(time.Now().UnixNano())
 				p.ws.Abort(os.ErrClosed)
 				answering.Wait()
 				p.ws.End(0, "")
@@ -110,16 +125,16 @@ func TestRelayServersThatAreKilled(t *testing.T) {
 			p := r.dial(t, "cf-client-b91X", nil)
 			defer p.ws.End(websocket.Normal, "")
 			for n := range requests {
-				topic := rand.IntN(topics)
-				began := time.Now().UnixNano()
-				switch err := p.request(fmt.Sprintf("t%d", topic), fmt.Sprintf("%d-%d", c, n)); err {
+				id := fmt.Sprintf("%d-%d", c, n)
+				switch err := p.request(fmt.Sprintf("t%d", rand.IntN(topics)), id); err {
 				case nil:
 					answered.Add(1)
 				case errRefused:
 					refused.Add(1)
 				case errLost:
-					if lost.Add(1); killed[topic].Load() < began-int64(5*time.Second) {
-						t.Errorf("client %d, request %d: taken and not answered, and no server of its topic was killed", c, n)
+					lost.Add(1)
+					if x, ok := read.Load(id); ok && x.(relayReading).survived() {
+						t.Errorf("request %s: a server that lived on has read it, and no answer came", id)
 					}
 					return // its connection was given up to wait no longer
 				default:

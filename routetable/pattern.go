@@ -358,3 +358,21 @@ func (p *pattern) capture(dst []int, addr string) []int {
 	}
 	return dst
 }
+
+// LiteralOf is the way back from QuotePattern, in the Messenger dialect: the one name that a pattern without wildcards fits; ok is false for others.
+func LiteralOf(pattern string) (name string, ok bool) {
+	if !strings.ContainsAny(pattern, `*%\`) {
+		return pattern, true
+	}
+	var b strings.Builder
+	for i := 0; i < len(pattern); i++ {
+		switch c := pattern[i]; {
+		case c == '*' || c == '%':
+			return "", false
+		case c == '\\' && i+1 < len(pattern) && strings.IndexByte(`*%\`, pattern[i+1]) >= 0:
+			i++
+		}
+		b.WriteByte(pattern[i])
+	}
+	return b.String(), true
+}

@@ -138,7 +138,7 @@ func (f *flags) load() (app.Config, error) {
 		c.Relay.Keys = f.relayKeys
 	}
 	f.defaults(&c)
-	return c, nil
+	return c, c.Environment(os.LookupEnv)
 }
 
 // defaultTable is loaded where nothing else is asked for.

@@ -60,7 +60,11 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
-	in(&c.State, &c.Users, &c.Relay.Keys, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
+	in(&c.State, &c.Users, &c.Relay.Keys, &c.Events.Tokens, &c.HTTP.TLS.Cert, &c.HTTP.TLS.Key, &c.HTTP.TLS.ClientCA)
+	for i := range c.Events.Links {
+		in(&c.Events.Links[i].TokenFile)
+	}
+	in(c.Components.files()...)
 	in(c.Mesh.files()...)
 	for i := range c.Tables {
 		in(&c.Tables[i])
@@ -103,6 +107,9 @@ func (c *Config) secure() (*secured, error) {
 	if s.keys, err = c.relayKeys(); err != nil {
 		return nil, c.at("relay.keys", err)
 	}
+	if _, err := readTokens(c.Events.Tokens); err != nil {
+		return nil, c.at("events.tokens", err)
+	}
 	s.openFiles = c.openFiles()
 	return s, nil
 }
@@ -133,7 +140,7 @@ func (c *Config) relayKeys() (*relay.Keys, error) {
 
 // openFiles are the files with secrets that not only their owner can read.
 func (c *Config) openFiles() (open []string) {
-	names := []string{c.Users, c.Relay.Keys}
+	names := []string{c.Users, c.Relay.Keys, c.Events.Tokens}
 	for _, l := range c.withTLS() {
 		names = append(names, l.TLS.Key)
 	}

@@ -59,6 +59,11 @@ faster. Ctrl-C ends a run with what there is. Exit status 1 where copies were lo
 			if o.goals {
 				o.defaultGoals(c)
 			}
+			for _, name := range []string{"senders", "receivers", "addresses", "window", "credit", "duration", "pid"} { // 0 is "not said" further down
+				if f := c.Flags().Lookup(name); f.Changed && (f.Value.String() == "0" || f.Value.String() == "0s") {
+					return usage("bench: %s: more than 0", name)
+				}
+			}
 			if o.self && (c.Flags().Changed("url") || o.PID != 0) {
 				return usage("--self: the router is started here: leave --url and --pid out")
 			}

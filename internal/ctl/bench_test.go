@@ -34,6 +34,8 @@ func TestBenchRefusals(t *testing.T) {
 		{"--self with a url", []string{"--url", "amqp://127.0.0.1:1", "bench", "--self"}, exitUsage, "--self"},
 		{"idle without a process", []string{"bench", "--idle-links", "10"}, exitUsage, "--pid or --self"},
 		{"a size out of range", []string{"bench", "--size", "-1"}, exitUsage, "out of range"},
+		{"no senders", []string{"bench", "--senders", "0", "--duration", "1ms"}, exitUsage, "senders: more than 0"},
+		{"no time", []string{"bench", "--duration", "0"}, exitUsage, "duration: more than 0"},
 		{"a process that is not there", []string{"bench", "--pid", "999999999"}, exitNo, "999999999"},
 	} {
 		_, host := startRouter(t)

@@ -112,6 +112,9 @@ func drawExplanation(p *printer, x explanation, q question) {
 		if q.target != "" {
 			text += ", nor is there one for the target " + strconv.Quote(q.target)
 		}
+		if len(x.Address) > routetable.MaxTextBytes {
+			text = fmt.Sprintf("an address of %d bytes matches nothing: at most %d KiB", len(x.Address), routetable.MaxTextBytes>>10)
+		}
 		p.line(fmt.Sprintf("%s (revision %d)", text, x.Revision))
 		if e := x.Emptied; e != nil {
 			p.line(fmt.Sprintf("handler gone: the last row of %s went with revision %d, at %s", cell(e.Pattern), e.Revision, cell(e.At)))

@@ -24,8 +24,13 @@ type Options struct {
 	Metrics Metrics
 	AMQP    http.Handler // at /amqp; nil: there is none
 	Relay   http.Handler // at /api/{domain}/relay/connect; nil: there is none
+	Events  http.Handler // at /router/manager; nil: there is none
 	TLS     *tls.Config  // nil: plain HTTP
 	Log     *slog.Logger // of clients that fail, at level debug; nil: none
+
+	EventLinks http.Handler // at /router/link; nil: there is none
+
+	Topology *Topology // of /topology and /health; nil: they are not there
 }
 
 // Listen opens the port.
@@ -62,6 +67,15 @@ func handler(o Options) http.Handler {
 	}
 	if o.Relay != nil {
 		mux.Handle("/api/{domain}/relay/connect", o.Relay)
+	}
+	if o.Events != nil {
+		mux.Handle("/router/manager", o.Events)
+	}
+	if o.EventLinks != nil {
+		mux.Handle("/router/link", o.EventLinks)
+	}
+	if o.Topology != nil {
+		o.Topology.register(mux)
 	}
 	return mux
 }

@@ -68,6 +68,7 @@ type Conn struct {
 	err        error
 
 	heard   atomic.Bool // something came since the last tick
+	probe   atomic.Pointer[probe]
 	waiting atomic.Bool // the reader waits for the peer
 
 	// Guarded by mu.
@@ -217,6 +218,9 @@ func (c *Conn) fill(need int) error {
 	switch {
 	case n > 0:
 		c.heard.Store(true)
+		if p := c.probe.Swap(nil); p != nil {
+			close(p.heard)
+		}
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
 		if len(c.in.Bytes()) > 0 || c.fragmented {
@@ -287,6 +291,39 @@ func (c *Conn) tick() {
 	}
 	c.timer.Reset(next)
 	c.release()
+}
+
+// probe is what waits for a sign of life.
+type probe struct{ heard chan struct{} }
+
+// Probe sends a ping, and tells whether anything comes from the peer within wait. It is for a Conn whose owner reads.
+func (c *Conn) Probe(wait time.Duration) bool {
+	p := &probe{heard: make(chan struct{})}
+	for !c.probe.CompareAndSwap(nil, p) {
+		if other := c.probe.Load(); other != nil {
+			p = other // the same sign is good for both
+			break
+		}
+	}
+	c.mu.Lock()
+	over := c.over
+	if !over {
+		c.control.sendPing()
+		c.w.Flush()
+	}
+	c.release()
+	if over {
+		return false
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-p.heard:
+		return true
+	case <-t.C:
+		c.probe.CompareAndSwap(p, nil)
+		return false
+	}
 }
 
 // Abort ends the connection at once, for err: Next returns it.

@@ -1,0 +1,121 @@
+package app
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEventsTakeTheEnvironmentOverTheFile(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		env  map[string]string
+		want Events
+		bad  string
+	}{
+		{name: "nothing is set", want: Events{Window: Duration(7 * time.Second)}},
+		{name: "names of EDRI", env: map[string]string{
+			"EDRI_CACHE_TIMEOUT": "45", "EDRI_CACHE_INFO_MESSAGE": "90", "EDRI_ROUTER_OUTBOUND_QUEUE_SOFT_LIMIT": "8", "EDRI_ROUTER_OUTBOUND_QUEUE_HARD_LIMIT": "50",
+			"EDRI_ROUTER_OUTBOUND_STALL_SECONDS": "2.5", "EDRI_HEALTH_CHECK_TIMEOUT": "11", "EDRI_HEALTH_CHECK_FAILURE_LIMIT": "4",
+		}, want: Events{
+			Window: Duration(45 * time.Second), InfoEvery: Duration(90 * time.Second), Soft: 8, Hard: 50, Stall: Duration(2500 * time.Millisecond),
+			HealthEvery: Duration(11 * time.Second), HealthLimit: 4,
+		}},
+		{name: "ours go first", env: map[string]string{"EDRI_CACHE_TIMEOUT": "45", "FINGERPOST_EVENTS_WINDOW": "1m", "FINGERPOST_EVENTS_WINDOW_BYTES": "4MiB"}, want: Events{
+			Window: Duration(time.Minute), WindowBytes: 4 << 20,
+		}},
+		{name: "no number", env: map[string]string{"EDRI_ROUTER_OUTBOUND_QUEUE_SOFT_LIMIT": "many"}, bad: "EDRI_ROUTER_OUTBOUND_QUEUE_SOFT_LIMIT"},
+		{name: "no time", env: map[string]string{"EDRI_CACHE_TIMEOUT": "-1"}, bad: "EDRI_CACHE_TIMEOUT"},
+	} {
+		conf := Config{Events: Events{Window: Duration(7 * time.Second)}}
+		err := conf.Environment(func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })
+		if err == nil {
+			_, err = conf.validate()
+		}
+		switch {
+		case c.bad != "":
+			if err == nil || !strings.Contains(err.Error(), c.bad) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case !sameEvents(conf.Events, c.want):
+			t.Errorf("%s: got %+v, want %+v", c.name, conf.Events, c.want)
+		}
+	}
+}
+
+func sameEvents(a, b Events) bool {
+	return a.Window == b.Window && a.WindowBytes == b.WindowBytes && a.Soft == b.Soft && a.Hard == b.Hard && a.Stall == b.Stall &&
+		a.HealthEvery == b.HealthEvery && a.HealthLimit == b.HealthLimit && a.InfoEvery == b.InfoEvery
+}
+
+// The topology is shown but in production, and there where it is asked for; a False is false.
+func TestWhenTheTopologyIsShown(t *testing.T) {
+	for _, c := range []struct {
+		environment, edri string
+		want              bool
+	}{{"", "", true}, {"development", "", true}, {"Production", "", false}, {"production", "true", true}, {"production", "True", true}, {"", "False", false}} {
+		var conf Config
+		err := conf.Environment(func(name string) (string, bool) {
+			v := map[string]string{"ENVIRONMENT": c.environment, "EDRI_API_ENABLE_TOPOLOGY": c.edri}[name]
+			return v, v != ""
+		})
+		if got := conf.Events.Topology == nil || *conf.Events.Topology; err != nil || got != c.want {
+			t.Errorf("%+v: got %v, %v", c, got, err)
+		}
+	}
+}
+
+func TestTokensOfComponents(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, want := range map[string]string{`[{token: short}]`: "8 bytes", `[{token: longenough, nmes: []}]`: "nmes", `[{token: longenough, send: ["glob:{"]}]`: "glob"} {
+		write(text)
+		if _, err := readTokens(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	write(`[{token: first-secret, name: mail, names: [Mail], subscribe: ["event:req/Mail*"]}, {token: second-secret, name: all, link: true}]`)
+	tokens, err := readTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := authorizer(tokens)
+	ask := func(header, query, from string) string {
+		r := httptest.NewRequest(http.MethodGet, "/router/manager"+query, nil)
+		r.RemoteAddr = from
+		if header != "" {
+			r.Header.Set("Authorization", header)
+		}
+		a, err := who(r)
+		if err != nil {
+			return "nobody"
+		}
+		return a.Name
+	}
+	for _, c := range []struct{ header, query, want string }{
+		{"Bearer first-secret", "", "mail"}, {"", "?token=second-secret", "all"}, {"Bearer wrong-secret", "", "nobody"}, {"", "", "nobody"}, {"Bearer ", "?token=second-secret", "nobody"},
+	} {
+		if got := ask(c.header, c.query, "127.0.0.1:5"); got != c.want {
+			t.Errorf("%q %q: got %s", c.header, c.query, got)
+		}
+	}
+	a := tokens[0].account
+	if a.Names.Allow("Other") || !a.Names.Allow("Mail") || !a.Subscribe.Allow("event:req/MailSent") || a.Subscribe.Allow("event:res/MailSent") || a.Send != nil {
+		t.Errorf("%+v", a)
+	}
+	who = authorizer(nil)
+	if ask("", "", "[::1]:5") == "nobody" || ask("", "", "192.0.2.1:5") != "nobody" {
+		t.Error("without tokens this machine may, and nobody else")
+	}
+}

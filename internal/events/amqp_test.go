@@ -1,0 +1,242 @@
+package events_test
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/events"
+	"github.com/fingerpost/fingerpost/internal/websocket"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// node is a node with events, an AMQP client, and a place for components.
+type node struct {
+	t       *testing.T
+	table   *routetable.Table
+	events  *events.Router
+	session *amqp.Session
+	url     string
+}
+
+func startNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{t: t, table: routetable.New()}
+	core := admin.New(n.table, admin.Options{})
+	f := forwarder.New(core, forwarder.Options{})
+	n.events = events.New(core, events.Options{ID: f.ID()})
+	n.events.Attach(f)
+	address, err := f.ListenWith(forwarder.ListenOptions{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(n.events.Handler())
+	n.url = "ws" + strings.TrimPrefix(web.URL, "http")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	conn, err := amqp.Dial(ctx, "amqp://"+address.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.session, err = conn.NewSession(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		n.events.Close()
+		f.Stop(ctx)
+		web.Close()
+		cancel()
+	})
+	return n
+}
+
+// component says hello and more frames, and reads an answer to each.
+func (n *node) component(frames ...string) *websocket.Conn {
+	n.t.Helper()
+	c, err := websocket.Dial(n.t.Context(), n.url+"/router/manager", websocket.DialOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { c.End(websocket.Normal, "") })
+	for _, f := range frames {
+		say(c, f)
+		n.read(c)
+	}
+	return c
+}
+
+func say(c *websocket.Conn, f string) {
+	c.Lock()
+	c.Append(true, []byte(f))
+	c.Flush()
+	c.Unlock()
+}
+
+func (n *node) read(c *websocket.Conn) string {
+	n.t.Helper()
+	m, _, err := c.Next()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(m.Data)
+}
+
+func (n *node) send(address, body string) error {
+	n.t.Helper()
+	s, err := n.session.NewSender(n.t.Context(), address, nil)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer s.Close(n.t.Context())
+	return s.Send(n.t.Context(), amqp.NewMessage([]byte(body)), nil)
+}
+
+func (n *node) receiver(address string) *amqp.Receiver {
+	n.t.Helper()
+	r, err := n.session.NewReceiver(n.t.Context(), address, nil)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return r
+}
+
+func (n *node) receive(r *amqp.Receiver) *amqp.Message {
+	n.t.Helper()
+	m, err := r.Receive(n.t.Context(), nil)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	r.AcceptMessage(n.t.Context(), m)
+	return m
+}
+
+func TestEventsCrossBetweenAMQPAndComponents(t *testing.T) {
+	n := startNode(t)
+	c := n.component(`{"op":"hello","name":"C"}`, `{"op":"subscribe","type":"Order","direction":"request","from_time":"now"}`)
+	link := n.receiver("event:req/Order")
+	if err := n.send("event:req/Order", `{"id":"1","data":{"n":1}}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.read(c); !strings.Contains(got, `"id":"1","data":{"n":1}`) || !strings.Contains(got, `"type":"Order","direction":"request"`) {
+		t.Errorf("the component got %s", got)
+	}
+	if got := string(n.receive(link).GetData()); got != `{"id":"1","data":{"n":1}}` {
+		t.Errorf("the receiver got %s", got)
+	}
+	say(c, `{"op":"event","id":"2","type":"Order","data":{"n":2}}`)
+	if got := n.read(c); !strings.Contains(got, `"id":"2"`) {
+		t.Errorf("the component got %s", got)
+	}
+	m := n.receive(link)
+	if got := string(m.GetData()); !strings.HasPrefix(got, `{"type":"Order","time":"20`) || !strings.HasSuffix(got, `"id":"2","data":{"n":2}}`) {
+		t.Errorf("the receiver got %s", got)
+	}
+	if m.Properties.MessageID != "2" || *m.Properties.ContentType != "application/json" || *m.Properties.To != "event:req/Order" || m.Properties.CreationTime == nil {
+		t.Errorf("properties %+v", m.Properties)
+	}
+}
+
+// A row leads a plain name to an event; the event's own rows lead on to more than components.
+func TestRowsOfOperatorsLeadToEventsAndOn(t *testing.T) {
+	n := startNode(t)
+	for _, row := range [][2]string{{"orders", "event:req/Order"}, {"orders", "route:audit"}, {"event:req/Order", "route:copies"}, {"event:req/Order", "event:req/Also"}} {
+		if _, err := n.table.Add(row[0], row[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := n.component(`{"op":"hello","name":"C"}`, `{"op":"subscribe","type":"Also","direction":"request"}`)
+	copies, audit, also := n.receiver("copies"), n.receiver("audit"), n.receiver("event:req/Also")
+	sent := make(chan error, 1)
+	go func() { // each is accepted when audit has it
+		for i := range 3 {
+			if err := n.send("orders", fmt.Sprintf(`{"id":"%d"}`, i)); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	for i := range 3 {
+		if got := n.read(c); !strings.Contains(got, `"type":"Order","direction":"request"`) || !strings.Contains(got, fmt.Sprintf(`"id":"%d"`, i)) {
+			t.Errorf("the component got %s", got)
+		}
+		for name, r := range map[string]*amqp.Receiver{"copies": copies, "audit": audit, "also": also} {
+			if got := string(n.receive(r).GetData()); got != fmt.Sprintf(`{"id":"%d"}`, i) {
+				t.Errorf("%s got %s as number %d", name, got, i)
+			}
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
+	n := startNode(t)
+	c := n.component(`{"op":"hello","name":"C"}`, `{"op":"subscribe","type":"T","direction":"request"}`)
+	if _, err := n.table.Add("straight", "event-conn:C"); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct{ address, body, want string }{
+		{"event:req/T", `nonsense`, "JSON"}, {"event:req/T", `[]`, "JSON"}, {"event:req/T", `{"type":"U"}`, "event:req/U"},
+		{"event:req/T", `{"response":{"status":"OK"}}`, "event:res/T"}, {"event:res/T", `{}`, "event:req/T"}, {"event:T", `{}`, "event:req/TYPE"},
+		{"straight", `{}`, "by their names"},
+	} {
+		if err := n.send(x.address, x.body); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s to %s: %v", x.body, x.address, err)
+		}
+	}
+	if err := n.send("event:req/T", `{}`); err != nil {
+		t.Error(err)
+	}
+	if got := n.read(c); !strings.Contains(got, `"type":"T"`) || !strings.Contains(got, `"data":null`) {
+		t.Errorf("the component got %s", got)
+	}
+}
+
+// Whatever inlet an event comes by, all see one order.
+func TestE09OneOrderForAMQPAndComponents(t *testing.T) {
+	n := startNode(t)
+	c := n.component(`{"op":"hello","name":"C"}`, `{"op":"subscribe","type":"T","direction":"request"}`)
+	link := n.receiver("event:req/T")
+	const each = 200
+	done := make(chan error, 2)
+	go func() {
+		for i := range each {
+			if err := n.send("event:req/T", fmt.Sprintf(`{"id":"amqp-%d"}`, i)); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	sender := n.component(`{"op":"hello","name":"S"}`)
+	go func() {
+		for i := range each {
+			say(sender, fmt.Sprintf(`{"op":"event","id":"edri-%d","type":"T"}`, i))
+		}
+		done <- nil
+	}()
+	id := func(s string) string {
+		_, s, _ = strings.Cut(s, `"id":"`)
+		s, _, _ = strings.Cut(s, `"`)
+		return s
+	}
+	for i := range 2 * each {
+		if a, b := id(n.read(c)), id(string(n.receive(link).GetData())); a != b {
+			t.Fatalf("number %d: the component got %s, the receiver %s", i, a, b)
+		}
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

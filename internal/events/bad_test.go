@@ -1,0 +1,175 @@
+package events
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/websocket"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+func TestTypesAreOpaque(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		a, c := w.join("A / % * $1 Ü"), w.join("C")
+		types := []string{"*", "%", `a\\b`, "$1", "ü", " ", "a/b", "req/T", "event:req/T", "glob:*", `\u0000`, `\"`, strings.Repeat("x", maxTypeBytes), "😀"}
+		for i, typ := range types {
+			a.say(fmt.Sprintf(`{"op":"subscribe","ref":%d,"type":"%s","direction":"request","from_time":"now"}`, i, typ))
+			a.wants(fmt.Sprintf("subscribed %d", i))
+		}
+		for i, typ := range types {
+			c.say(fmt.Sprintf(`{"op":"event","id":"%d","type":"%s"}`, i, typ))
+			a.wants(fmt.Sprint(i))
+		}
+		if got := w.component("A / % * $1 Ü"); len(got.Requests) != len(types) {
+			t.Errorf("%d of %d types are shown: %q", len(got.Requests), len(types), got.Requests)
+		}
+		for i, typ := range types {
+			a.say(fmt.Sprintf(`{"op":"unsubscribe","ref":%d,"type":"%s","direction":"request"}`, i, typ))
+			a.wants(fmt.Sprintf("unsubscribed %d", i))
+		}
+		for _, typ := range []string{"", strings.Repeat("x", maxTypeBytes+1)} {
+			a.say(fmt.Sprintf(`{"op":"subscribe","type":"%s","direction":"request"}`, typ))
+			a.wants("error bad_request")
+		}
+	})
+}
+
+func TestWhatIsSaidOutOfPlace(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		p := w.dial()
+		p.say(`{"op":"event","ref":"r","id":"1","type":"T"}`, `{"op":"hello"}`, `{"op":"hello","name":""}`, `{"op":"hello","name":7}`, `{"op":"hello","name":"A","protocol":2}`,
+			`{"op":"hello","name":"A","restart":"maybe"}`, `{"op":"hello","name":"A","ref":[1,{"a":2}]}`, `{"op":"hello","name":"A"}`)
+		p.wants("error r bad_request", "error bad_request", "error bad_request", "error bad_request", "error bad_request", "error bad_request", "welcome [1 map[a:2]]", "error bad_request")
+		p.say(`{"op":"dance","ref":1}`, `{}`, `{"op":"subscribe","ref":2,"type":"T","direction":"sideways"}`, `{"op":"subscribe","ref":3,"direction":"request"}`,
+			`{"op":"health","status":"FINE"}`, `{"op":"health","status":"OK","exceptions":{}}`, `{"op":"types","ref":4,"shareable":"T"}`, `{"op":"unsubscribe","ref":5,"type":"T","direction":"request"}`,
+			fmt.Sprintf(`{"op":"dance","ref":%q}`, strings.Repeat("x", 300)))
+		p.wants("error 1 unknown_op", "error unknown_op", "error 2 bad_request", "error 3 bad_request", "error bad_request", "error bad_request", "error 4 bad_request", "unsubscribed 5", "error bad_request")
+		late := w.dial()
+		time.Sleep(11 * time.Second)
+		if ce, ok := late.ended().(*websocket.CloseError); !ok || ce.Code != 1008 {
+			t.Errorf("who says no hello ended by %v", late.ended())
+		}
+	})
+}
+
+func TestWhatAnAccountMayNot(t *testing.T) {
+	grants := func(patterns ...string) *admin.Grants {
+		g, err := admin.NewGrants(patterns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	inWorld(t, Options{}, func(w *world) {
+		ours, theirs := net.Pipe()
+		p := &peer{w: w, nc: ours, ws: websocket.New(ours, nil, true, websocket.Options{})}
+		w.r.Serve(theirs, nil, &Account{Names: grants("Mail*"), Subscribe: grants("event:req/*"), Send: grants("event:res/*"), Shareable: grants()})
+		w.peers = append(w.peers, p)
+		go p.read()
+		p.say(`{"op":"hello","name":"Other"}`, `{"op":"hello","name":"Mail"}`, subscribe("req/T", `"now"`), subscribe("res/T", `"now"`), request("1", "T"), answered("2", "T"),
+			`{"op":"types","ref":1,"shareable":["T"]}`)
+		p.wants("error unauthorized", "welcome", "subscribed req/T", "error res/T unauthorized", "error unauthorized", "error 1 not_shareable")
+	})
+}
+
+// A component that subscribes to a hundred thousand types hurts nobody, and leaves nothing behind.
+func TestAHundredThousandSubscriptions(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		a, b, c := w.join("A"), w.join("B", "req/T"), w.join("C")
+		n := 100_000
+		if underRace {
+			n = 20_000
+		}
+		for i := range n {
+			a.ws.Lock()
+			a.ws.Append(true, []byte(fmt.Sprintf(`{"op":"subscribe","type":"T%d","direction":"request","from_time":"now"}`, i)))
+			if i%100 == 0 {
+				a.ws.Flush()
+			}
+			a.ws.Unlock()
+			if i%10_000 == 0 {
+				synctest.Wait()
+				c.say(request(fmt.Sprint(i), "T"))
+				b.wants(fmt.Sprint(i))
+			}
+		}
+		a.say()
+		if got := a.take(); len(got) != n {
+			t.Errorf("%d answers", len(got))
+		}
+		c.say(request("x", fmt.Sprint("T", n-1)))
+		a.wants("x")
+		a.cut()
+		c.say(request("y", "T"))
+		b.wants("y")
+	})
+}
+
+// One that floods with what is no frame fills its own line with errors, and is disconnected when it does not read them.
+func TestAFloodHurtsItsSenderOnly(t *testing.T) {
+	inWorld(t, Options{HardBytes: 100_000}, func(w *world) {
+		a, b, c := w.join("A"), w.join("B", "req/T"), w.join("C")
+		a.pause()
+		for range 5000 {
+			a.ws.Lock()
+			a.ws.Append(true, []byte(`{"op":"nonsense"}`))
+			a.ws.Flush()
+			a.ws.Unlock()
+		}
+		c.say(request("1", "T"))
+		b.wants("1")
+		time.Sleep(3 * time.Second)
+		if w.component("A").Connected {
+			t.Error("it is still there")
+		}
+	})
+}
+
+// FuzzConversation has a component, or another router, say anything: nobody panics, and all of it is withdrawn in the end.
+func FuzzConversation(f *testing.F) {
+	f.Add(false, "hello\n"+strings.Join(frames, "\n"))
+	f.Add(true, `{"op":"link","router":"X","protocol":1}`+"\n"+`{"op":"demands","requests":{"T":["X","Y"]},"responses":{"T":["R"]},"paths":{"Y":["X","Y"]}}`+"\n"+
+		`{"op":"markers","markers":{"R":[[1,2],[5,9]]}}`+"\n"+`{"op":"event","id":"1","type":"T","data":1,"origin":"X","seq":5,"time":"x"}`+"\n"+`{"op":"error","code":"c"}`)
+	f.Fuzz(func(t *testing.T, isLink bool, text string) {
+		r := New(admin.New(routetable.New(), admin.Options{}), Options{ID: "R"})
+		ours, theirs := net.Pipe()
+		if isLink {
+			r.ServeLink(theirs, nil, &Account{Link: true})
+		} else {
+			r.Serve(theirs, nil, &Account{})
+		}
+		ws := websocket.New(ours, nil, true, websocket.Options{MaxMessage: 16 << 20})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				if _, _, err := ws.Next(); err != nil {
+					ws.End(0, "")
+					return
+				}
+			}
+		}()
+		ws.Lock()
+		if !isLink {
+			ws.Append(true, []byte(`{"op":"hello","name":"A"}`))
+		}
+		for line := range strings.Lines(text) {
+			ws.Append(true, []byte(strings.ToValidUTF8(line, "?")))
+		}
+		ws.Append(true, []byte(`{"op":"unsubscribe_all"}`))
+		ws.Flush()
+		ws.Unlock()
+		ws.Close(websocket.Normal, "") // behind what was said
+		<-ended
+		ours.Close()
+		r.Close()
+		if n := r.table.Snapshot().Len(); n > 1 {
+			t.Fatalf("%d rows are left", n)
+		}
+	})
+}

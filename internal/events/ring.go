@@ -1,0 +1,216 @@
+package events
+
+import (
+	"encoding/binary"
+	"slices"
+	"sort"
+)
+
+const (
+	chunkBytes = 256 << 10
+	headBytes  = 28  // of an entry: time, seq, kind, origin, length of the body
+	kindCost   = 512 // what a kind with events is counted as, beside them
+	refCost    = 10  // and the place of an event among those of its kind
+)
+
+// chunk is a piece of the ring's memory. What was used of it never changes, so that a replay reads it without the lock.
+type chunk struct {
+	b    []byte // all of it; set when it is made
+	used int    // bytes: the ring's
+}
+
+// entry is an event in the ring.
+type entry struct {
+	at     int64  // when it came: Unix nanoseconds
+	seq    uint64 // among those of its origin; 0 is none
+	kind   uint32
+	origin uint32 // the router that it came to first; 0 is this one
+	body   []byte // its members but op, type, direction and time
+}
+
+func entryAt(b []byte) entry {
+	size := binary.LittleEndian.Uint32(b[24:])
+	return entry{
+		at: int64(binary.LittleEndian.Uint64(b)), seq: binary.LittleEndian.Uint64(b[8:]),
+		kind: binary.LittleEndian.Uint32(b[16:]), origin: binary.LittleEndian.Uint32(b[20:]),
+		body: b[headBytes : headBytes+size],
+	}
+}
+
+// place is where an event is: the number of its chunk, and the offset there.
+type place uint64
+
+func (p place) split() (chunk uint64, offset uint32) { return uint64(p >> 32), uint32(p) }
+
+// ring keeps the events of a window, in their order, as long as its memory suffices. The sequencer's lock guards it.
+//
+// Invariant: the places of a kind, and the times at them, rise.
+type ring struct {
+	window int64       // nanoseconds
+	max    int         // bytes
+	forget func(*kind) // is told of a kind whose last event went; nil: nobody is
+
+	chunks []*chunk // the oldest first
+	first  uint64   // the number of chunks[0]
+	bytes  int      // of memory, by count
+	count  int
+	kinds  []*kind // by id; nil is a free id
+	free   []uint32
+
+	dropped uint64 // events that went for want of memory, within their window
+	evicted uint64 // that went because their window was over
+}
+
+// kind is one type of event in one direction.
+type kind struct {
+	typ      string
+	response bool
+	address  string // event:req/TYPE, event:res/TYPE
+	head     []byte // of its frames: `{"op":"event","type":TYPE,"direction":D,"time":"`
+	id       uint32
+	named    bool    // it has an id in the ring
+	places   []place // of its events in the ring
+
+	plan plan // the sequencer's
+}
+
+func newKind(typ string, response bool) *kind {
+	k := &kind{typ: typ, response: response, address: addressOf(typ, response)}
+	k.head = append(appendText(append(k.head, `{"op":"event","type":`...), typ), `,"direction":"`...)
+	k.head = append(append(k.head, directionOf(response)...), `","time":"`...)
+	return k
+}
+
+func addressOf(typ string, response bool) string {
+	if response {
+		return "event:res/" + typ
+	}
+	return "event:req/" + typ
+}
+
+func directionOf(response bool) string {
+	if response {
+		return "response"
+	}
+	return "request"
+}
+
+// add keeps an event whose body write appends; n is at least the length of that.
+func (r *ring) add(k *kind, at int64, origin uint32, seq uint64, n int, write func([]byte) []byte) (body []byte) {
+	c := r.room(headBytes + n)
+	if !k.named {
+		r.nameKind(k)
+	}
+	from := c.used
+	b := binary.LittleEndian.AppendUint64(c.b[:from], uint64(at))
+	b = binary.LittleEndian.AppendUint64(b, seq)
+	b = binary.LittleEndian.AppendUint32(b, k.id)
+	b = binary.LittleEndian.AppendUint32(b, origin)
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = write(b)
+	binary.LittleEndian.PutUint32(b[from+24:], uint32(len(b)-from-headBytes))
+	c.used = len(b)
+	k.places = append(k.places, place((r.first+uint64(len(r.chunks))-1)<<32|uint64(from)))
+	r.count++
+	r.bytes += refCost
+	return b[from+headBytes:]
+}
+
+// room gives a chunk with room for n bytes.
+func (r *ring) room(n int) *chunk {
+	if last := len(r.chunks) - 1; last >= 0 && len(r.chunks[last].b)-r.chunks[last].used >= n {
+		return r.chunks[last]
+	}
+	c := &chunk{b: make([]byte, max(n, chunkBytes))}
+	for r.bytes+len(c.b) > r.max && len(r.chunks) > 0 {
+		r.dropped += uint64(r.dropFirst())
+	}
+	r.chunks = append(r.chunks, c)
+	r.bytes += len(c.b)
+	return c
+}
+
+func (r *ring) nameKind(k *kind) {
+	if n := len(r.free); n > 0 {
+		k.id, r.free = r.free[n-1], r.free[:n-1]
+		r.kinds[k.id] = k
+	} else {
+		k.id = uint32(len(r.kinds))
+		r.kinds = append(r.kinds, k)
+	}
+	k.named = true
+	r.bytes += kindCost
+}
+
+// evict forgets the chunks all of whose events are older than the window.
+func (r *ring) evict(now int64) {
+	for len(r.chunks) > 0 && r.newest(r.chunks[0]) < now-r.window {
+		r.evicted += uint64(r.dropFirst())
+	}
+}
+
+// newest is the time of the last event of a chunk.
+func (r *ring) newest(c *chunk) (at int64) {
+	for b := c.b[:c.used]; len(b) > 0; {
+		e := entryAt(b)
+		at, b = e.at, b[headBytes+len(e.body):]
+	}
+	return at
+}
+
+// dropFirst forgets the oldest chunk, and tells how many events were in it.
+func (r *ring) dropFirst() (n int) {
+	c := r.chunks[0]
+	for b := c.b[:c.used]; len(b) > 0; n++ {
+		e := entryAt(b)
+		b = b[headBytes+len(e.body):]
+		k := r.kinds[e.kind]
+		if k.places = k.places[1:]; len(k.places) == 0 {
+			k.places, k.named = nil, false
+			r.kinds[k.id] = nil
+			r.free = append(r.free, k.id)
+			r.bytes -= kindCost
+			if r.forget != nil {
+				r.forget(k)
+			}
+		}
+	}
+	r.chunks = slices.Clone(r.chunks[1:]) // a view may read the list that was
+	r.first++
+	r.count -= n
+	r.bytes -= len(c.b) + n*refCost
+	return n
+}
+
+// view is events of one kind, as they are in the ring when it is made: oldest first. It is read without the lock, and what it has does not go
+// while it is read.
+type view struct {
+	head    []byte
+	places  []place
+	chunks  []*chunk
+	first   uint64
+	origins []string
+}
+
+// view gives the events of a kind that are in the window now and came at from or later.
+func (r *ring) view(k *kind, from, now int64) view {
+	v := view{head: k.head, places: k.places, chunks: r.chunks, first: r.first}
+	from = max(from, now-r.window)
+	v.places = v.places[sort.Search(len(v.places), func(i int) bool { return v.at(i).at >= from }):]
+	if len(v.places) == 0 {
+		return view{}
+	}
+	return v
+}
+
+func (v *view) at(i int) entry {
+	c, offset := v.places[i].split()
+	return entryAt(v.chunks[c-v.first].b[offset:])
+}
+
+// next takes the oldest event off the view.
+func (v *view) next() entry {
+	e := v.at(0)
+	v.places = v.places[1:]
+	return e
+}

@@ -1,0 +1,67 @@
+package events
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// maxShareable bounds the types that may cross to other routers.
+const maxShareable = 10_000
+
+// handleTypes takes which types may cross to other routers: all that are named, or none.
+func (c *conn) handleTypes() {
+	f := &c.f
+	var types []string
+	if json.Unmarshal(f.shareable, &types) != nil {
+		c.refuse(&c.dirty, f.ref, "bad_request", "shareable: a list of types is wanted")
+		return
+	}
+	for _, t := range types {
+		switch {
+		case t == "" || len(t) > maxTypeBytes:
+			c.refuse(&c.dirty, f.ref, "bad_request", "shareable: a type is a text of 1 to 1024 bytes")
+			return
+		case !allowed(c.account.Shareable, addressOf(t, false)):
+			c.refuse(&c.dirty, f.ref, "not_shareable", "not allowed to be shareable: "+t)
+			return
+		}
+	}
+	if !c.r.share(types) {
+		c.refuse(&c.dirty, f.ref, "bad_request", "there are too many shareable types")
+		return
+	}
+	c.answer(&c.dirty, "ok", f.ref, "")
+}
+
+// share notes types that may cross to other routers.
+func (r *Router) share(types []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.shareable)+len(types) > maxShareable {
+		return false
+	}
+	for _, t := range types {
+		r.shareable[t] = true
+	}
+	r.wanted()
+	return true
+}
+
+// subscriptions gives what the table leads to a component.
+func subscriptions(s *routetable.Snapshot, key string) (requests, responses []string) {
+	requests, responses = []string{}, []string{}
+	for _, row := range s.OfOrigin("event:" + key) {
+		name, ok := routetable.LiteralOf(row.Pattern)
+		if t, isRequest := strings.CutPrefix(name, "event:req/"); ok && isRequest {
+			requests = append(requests, t)
+		} else if t, isResponse := strings.CutPrefix(name, "event:res/"); ok && isResponse {
+			responses = append(responses, t)
+		}
+	}
+	slices.Sort(requests)
+	slices.Sort(responses)
+	return requests, responses
+}
