@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -276,15 +275,4 @@ func (t *twin) giveUp() {
 			p.copy.Settle(forwarder.Outcome{Kind: wire.Released})
 		}
 	}
-}
-
-// lookBack is a length of time as Rembus writes it: nanoseconds, infinity is for ever.
-func lookBack(ns float64) time.Duration {
-	switch {
-	case math.IsNaN(ns) || ns <= 0:
-		return 0
-	case ns >= math.MaxInt64:
-		return math.MaxInt64
-	}
-	return time.Duration(ns)
 }
