@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 // Mesh is the router as Rembus sees it. Its listeners are among the others, by their scheme.
 type Mesh struct {
+	EID            string            `yaml:"eid"`            // marks commands that this router has seen: auto (empty), or a number from 2^32 on
 	Policy         string            `yaml:"policy"`         // how one of several exposers is chosen: first_up (empty), round_robin, less_busy
 	Admins         []string          `yaml:"admins"`         // names that may give privileged commands; empty: boss
 	Tenants        map[string]string `yaml:"tenants"`        // pins by tenant, "." for names without one: with it a name may be registered
@@ -47,7 +49,10 @@ var policies = []string{"", "first_up", "round_robin", "less_busy"}
 
 // check says what is wrong, and under which key.
 func (m *Mesh) check() (key string, err error) {
+	_, err = m.mark()
 	switch {
+	case err != nil:
+		return ".eid", err
 	case !slices.Contains(policies, m.Policy):
 		return ".policy", fmt.Errorf("no policy %q: there are %s", m.Policy, strings.Join(policies[1:], ", "))
 	case m.AckTimeout < 0:
@@ -67,6 +72,18 @@ func (m *Mesh) check() (key string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// mark reads the eid; 0 is auto.
+func (m *Mesh) mark() (uint64, error) {
+	if m.EID == "" || m.EID == "auto" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(m.EID, 0, 64)
+	if err != nil || n < 1<<32 {
+		return 0, fmt.Errorf("eid %q: write auto, or a number from 4294967296 to 18446744073709551615", m.EID)
+	}
+	return n, nil
 }
 
 // files are the names of files in the configuration.
@@ -117,7 +134,11 @@ func isRembus(url string) bool { return strings.HasPrefix(url, "rembus+") }
 // startMesh makes the mesh of the node, whose private topics are a table of their own.
 func (a *App) startMesh(core *admin.Core, name string) (err error) {
 	c := &a.config.Mesh
-	keys := c.Keys
+	keys, acks := c.Keys, ""
+	eid, err := c.mark()
+	if err != nil {
+		return err
+	}
 	if a.config.State == "" {
 		a.grants = routetable.New()
 	} else {
@@ -128,10 +149,11 @@ func (a *App) startMesh(core *admin.Core, name string) (err error) {
 		if keys == "" {
 			keys = filepath.Join(dir, "keys")
 		}
+		acks = filepath.Join(dir, "acks")
 	}
 	o := mesh.Options{
-		Name: name, Version: Version, Policy: c.Policy, Tenants: c.Tenants, Authenticated: c.Authenticated, Overwrite: c.Overwrite, AllowShutdown: c.AllowShutdown,
-		Shutdown: endProcess, Keys: keys, Grants: a.grants, AckTimeout: time.Duration(c.AckTimeout), SendRetries: c.SendRetries,
+		Name: name, Version: Version, EID: eid, Policy: c.Policy, Tenants: c.Tenants, Authenticated: c.Authenticated, Overwrite: c.Overwrite, AllowShutdown: c.AllowShutdown,
+		Shutdown: endProcess, Keys: keys, Acks: acks, Grants: a.grants, AckTimeout: time.Duration(c.AckTimeout), SendRetries: c.SendRetries,
 		RequestTimeout: time.Duration(c.RequestTimeout), Connections: a.config.Limits.Connections, Origins: a.config.HTTP.Origins, Log: a.log,
 	}
 	if len(c.Admins) > 0 {

@@ -29,6 +29,9 @@ func TestListenersOfRembus(t *testing.T) {
 
 func TestMeshConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
+		"mesh: {eid: 7}":                                                   "mesh.eid: eid \"7\"",
+		"mesh: {eid: auto}":                                                "",
+		"mesh: {eid: 0x8000000000000001}":                                  "",
 		"mesh: {policy: best}":                                             `mesh.policy: no policy "best"`,
 		"mesh: {ackTimeout: -1s}":                                          "mesh.ackTimeout: it cannot be negative",
 		"mesh: {sendRetries: -2}":                                          "mesh.sendRetries: -2 is out of range",

@@ -144,7 +144,7 @@ func (l *link) handleSetup(_ *Frame, c *command) (Status, []byte) {
 		t.setReactive(true)
 		l.m.kin.up(t, c.Kin)
 		t.flush(l)
-		return StatusOK, appendWide(appendText([]byte{majorMap<<5 | 1}, "fingerpost"), l.m.eid)
+		return StatusOK, appendWide(appendText([]byte{majorMap<<5 | 1}, "fingerpost"), l.m.mark)
 	}
 	ok := l.m.setup(t, c.Exposers, c.Subscribers)
 	t.setReactive(true)
@@ -248,6 +248,7 @@ func (m *Mesh) bind(l *link, router bool) (t, old *twin, reason string) {
 	defer m.mu.Unlock()
 	if t = m.twins[name]; t == nil {
 		t = newTwin(m, name)
+		m.loadAcks(t)
 		m.twins[name] = t
 	}
 	if t.open.Load() {
@@ -287,6 +288,7 @@ func (m *Mesh) left(t *twin, l *link) {
 		m.withdraw(t)
 		t.giveUp()
 	} else {
+		m.saveAcks(t)
 		m.o.Log.Info("a component has gone", "component", t.name, "from", l.from)
 	}
 	l.flushNode()

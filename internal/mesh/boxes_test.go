@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -152,4 +153,30 @@ func TestPermitted(t *testing.T) {
 			t.Errorf("%+v: got %v", c, got)
 		}
 	}
+}
+
+func TestFilesOfAcks(t *testing.T) {
+	wide, _ := MakeID(bytes.Repeat([]byte{7}, 16))
+	ids := []ID{number(1), wide, number(3)}
+	if got, err := parseAcks(appendAcks(nil, ids)); err != nil || !slices.Equal(got, ids) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, text := range []string{"0", "00", "zz\n", strings.Repeat("0", 34) + "\n", "00\n\x00\n"} {
+		if got, err := parseAcks([]byte(text)); err == nil {
+			t.Errorf("%q: got %v", text, got)
+		}
+	}
+}
+
+func FuzzAcks(f *testing.F) {
+	f.Add([]byte("0000000000000001\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ids, err := parseAcks(b)
+		if err != nil {
+			return
+		}
+		if again, err := parseAcks(appendAcks(nil, ids)); err != nil || !slices.Equal(ids, again) {
+			t.Fatalf("%q: %v, then %v (%v)", b, ids, again, err)
+		}
+	})
 }

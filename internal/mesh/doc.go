@@ -4,5 +4,6 @@
 // Read first: (*link).handle in handle.go, what a frame does; then (*twin).Deliver in outlet.go, how a copy goes out. The wire is frame.go (CBOR), json.go
 // and tcp.go; they are pure, as are login.go, outbox.go and inbox.go, the state of a twin.
 //
-// Locks: Mesh.mu, twin.mu and link.mu are leaves but for one nesting, twin.mu before the lock of the twin's connection.
+// Locks, the outer first: kin.mu, Mesh.mu, twin.mu, the lock of the twin's connection. All others are leaves. No lock of the node's is taken under one
+// of ours, nor one of ours but Mesh.mu and twin.mu under one of the node's.
 package mesh

@@ -31,7 +31,7 @@ type place struct {
 }
 
 func newKin(m *Mesh) *kin {
-	return &kin{m: m, atlas: newAtlas(m.eid), near: map[uint64][]*twin{}, placed: map[uint64]place{}, wake: make(chan struct{}, 1)}
+	return &kin{m: m, atlas: newAtlas(m.mark), near: map[uint64][]*twin{}, placed: map[uint64]place{}, wake: make(chan struct{}, 1)}
 }
 
 // isPlaced tells whether a row's origin is that of another router's things.
@@ -113,14 +113,14 @@ func (k *kin) send(t *twin, list []news) {
 			size += len(list[n].name) + 32
 			n++
 		}
-		t.send(nil, &Frame{Type: Admin, ID: newID(), Name: []byte("__config__"), Data: appendNews(nil, k.m.eid, list[:n])})
+		t.send(nil, &Frame{Type: Admin, ID: newID(), Name: []byte("__config__"), Data: appendNews(nil, k.m.mark, list[:n])})
 		list = list[n:]
 	}
 }
 
 // up takes in a neighbour of our kind, and tells it all.
 func (k *kin) up(t *twin, mark uint64) {
-	if mark == 0 || mark == k.m.eid {
+	if mark == 0 || mark == k.m.mark {
 		return
 	}
 	k.mu.Lock()

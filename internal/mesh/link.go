@@ -29,12 +29,12 @@ type link struct {
 	dialled  *peer // we opened it
 	from     string
 
-	twin atomic.Pointer[twin]
-	json atomic.Bool // the last message that came was JSON
+	twin    atomic.Pointer[twin]
+	json    atomic.Bool // the last message that came was JSON
+	numbers atomic.Bool // its ids are numbers
 
 	// Owned by the reader.
 	login   login
-	numbers bool // ids of JSON come as numbers
 	in      *forwarder.Inlet
 	source  source // of in
 	copies  *forwarder.Inlet
@@ -162,7 +162,7 @@ func (l *link) take(data []byte, text bool) error {
 	l.json.Store(text)
 	if text {
 		if err = ParseJSON(data, &f); err == nil && f.HasID && f.ID.kind == idNumber {
-			l.numbers = true
+			l.numbers.Store(true)
 		}
 	} else {
 		err = ParseFrame(data, &f)
@@ -190,10 +190,13 @@ func (l *link) write(f *Frame, text []byte) {
 		l.t.append(false, text)
 		return
 	}
-	if b, err := AppendJSON(nil, f, l.numbers); err == nil {
+	if b, err := AppendJSON(nil, f, l.numbers.Load()); err == nil {
 		l.t.append(true, b)
 	}
 }
+
+// errClogged ends a connection whose peer sends and does not read.
+var errClogged = errors.New("the peer does not read what it is sent")
 
 func (l *link) flush() {
 	l.t.Lock()

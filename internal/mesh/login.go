@@ -21,7 +21,6 @@ type reply struct {
 	reason string // of a refusal
 	proof  []byte // of a challenge: what is to be signed
 	close  bool   // the connection ends behind the answer
-	quiet  bool   // and there is no answer
 	named  bool   // it has its name now
 }
 

@@ -22,6 +22,8 @@ type Options struct {
 	Name    string // of this router, what the method rid answers; empty: that of the node
 	Version string // what the method version answers, with "fingerpost_" before it
 
+	EID uint64 // marks commands that were seen, 2^32 or more; 0: drawn by lot
+
 	Policy        string            // how one of several exposers is chosen: first_up (empty), round_robin, less_busy
 	Admins        []string          // names that may give privileged commands; nil: boss
 	Tenants       map[string]string // pins by tenant ("." for names without one): with it a name may be registered
@@ -32,6 +34,7 @@ type Options struct {
 	Debug         func(on bool)     // sets the level of the log; nil: it stays
 
 	Keys   string            // directory of public keys and secrets; empty: those that are registered are kept in memory
+	Acks   string            // directory that keeps the ids of QoS 2 publishes; empty: they are forgotten with the router
 	Grants *routetable.Table // who may use private topics; nil: a table in memory
 
 	AckTimeout       time.Duration // for an ack of a publish; 0 is 2 s
@@ -88,14 +91,16 @@ type Mesh struct {
 	grants  *admin.Core // of the second table
 	keys    *keyring
 	eid     uint64 // what this router marks commands with that it has seen
+	mark    uint64 // what routers of our kind know it by, in this life
 	started time.Time
 	account *admin.Account
 	names   names
 	kin     *kin
 	unwatch func() // ends the feed of names
 
-	private  atomic.Bool  // some topic is
-	kinCount atomic.Int32 // links to routers of our kind
+	admins   atomic.Pointer[map[string]bool] // names; the map is not changed
+	private  atomic.Bool                     // some topic is
+	kinCount atomic.Int32                    // links to routers of our kind
 	count    counters
 
 	ctx     context.Context
@@ -107,7 +112,6 @@ type Mesh struct {
 	links     map[*link]struct{}
 	busy      map[*twin]struct{} // that the clock has to look at
 	listeners []*listener
-	admins    map[string]bool
 	tenants   map[string]string
 	peers     map[string]bool // names of routers that we connect to
 	stopping  bool
@@ -127,8 +131,8 @@ type counters struct {
 // New makes the mesh of a node. It handles the node's peer: hops from now on; Stop ends it.
 func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m := &Mesh{
-		o: o.withDefaults(node), node: node, core: core, table: core.Table(), eid: newEID(), started: time.Now(),
-		twins: map[string]*twin{}, links: map[*link]struct{}{}, busy: map[*twin]struct{}{}, admins: map[string]bool{}, peers: map[string]bool{},
+		o: o.withDefaults(node), node: node, core: core, table: core.Table(), eid: cmp.Or(o.EID, newEID()), mark: newEID(), started: time.Now(),
+		twins: map[string]*twin{}, links: map[*link]struct{}{}, busy: map[*twin]struct{}{}, peers: map[string]bool{},
 	}
 	schemes, err := admin.NewGrants([]string{"topic:*", "rpc:*", "node:*"})
 	if err != nil {
@@ -153,12 +157,13 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 
 // setPeople takes admins and tenants from the options.
 func (m *Mesh) setPeople() {
+	admins := map[string]bool{}
+	for _, name := range m.o.Admins {
+		admins[name] = true
+	}
+	m.admins.Store(&admins)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.admins)
-	for _, name := range m.o.Admins {
-		m.admins[name] = true
-	}
 	m.tenants = m.o.Tenants
 }
 
@@ -204,6 +209,7 @@ func (m *Mesh) known(name string) *twin {
 		return t
 	}
 	t := newTwin(m, name)
+	m.loadAcks(t)
 	m.twins[name] = t
 	return t
 }
@@ -291,6 +297,7 @@ func (m *Mesh) release() {
 	}
 	m.mu.Unlock()
 	for _, t := range twins {
+		m.saveAcks(t)
 		t.giveUp()
 	}
 }

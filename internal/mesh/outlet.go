@@ -257,11 +257,7 @@ func (m *Mesh) mayHear(t *twin, topic string) bool {
 	return m.allowed(t.name, topic) || m.isAdmin(t.name)
 }
 
-func (m *Mesh) isAdmin(name string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.admins[name]
-}
+func (m *Mesh) isAdmin(name string) bool { return (*m.admins.Load())[name] }
 
 // ask gives requests to who is to run them.
 func (l *lane) ask(batch []*forwarder.Copy) (int, error) {

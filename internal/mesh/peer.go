@@ -318,7 +318,7 @@ func (m *Mesh) setupOf(t *twin) []byte {
 	b := appendText(appendText([]byte{majorMap<<5 | 4}, "cmd"), "setup")
 	b = appendTexts(appendText(b, "exposers"), exposed)
 	b = appendTexts(appendText(b, "subscribers"), subscribed)
-	return appendWide(appendText(b, newsCommand), m.eid)
+	return appendWide(appendText(b, newsCommand), m.mark)
 }
 
 // setUp takes the answer of setup: a router of our kind gives its mark in it. Of another kind, what it has said to the identity are its topics (update_tables),

@@ -38,19 +38,6 @@ func interest(name, topic string, lookBack float64) routetable.Route {
 	return r
 }
 
-// lookBackOf reads what interest wrote into a row.
-func lookBackOf(r *routetable.Route) float64 {
-	text, ok := strings.CutPrefix(r.Note, notePrefix)
-	if !ok {
-		return 0
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0
-	}
-	return f
-}
-
 // implementation is the row of an exposed method; ok is false where no row can have the name.
 func (m *Mesh) implementation(name, topic string) (r routetable.Route, ok bool) {
 	pattern, ok := routetable.QuotePattern("rpc:" + topic)

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,8 +72,12 @@ func (t *twin) write(f *Frame, text []byte) {
 		return
 	}
 	l.t.Lock()
-	defer l.t.Unlock()
 	l.write(f, text)
+	clogged := l.t.Pending() > 2*t.m.o.HardQueue // publishes are dropped before that: these are answers
+	l.t.Unlock()
+	if clogged {
+		l.t.Abort(errClogged)
+	}
 }
 
 // trim lets go of a large scratch buffer. Called under the lock.
@@ -272,15 +275,4 @@ func (t *twin) giveUp() {
 			p.copy.Settle(forwarder.Outcome{Kind: wire.Released})
 		}
 	}
-}
-
-// lookBack is a length of time as Rembus writes it: nanoseconds, infinity is for ever.
-func lookBack(ns float64) time.Duration {
-	switch {
-	case math.IsNaN(ns) || ns <= 0:
-		return 0
-	case ns >= math.MaxInt64:
-		return math.MaxInt64
-	}
-	return time.Duration(ns)
 }
