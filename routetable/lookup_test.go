@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -205,10 +206,10 @@ func TestWhen(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ text, want string }{
-		{"", "column 1"}, {"Property(`a`)", "column 13"}, {"Property(`a`,`b`", "column 17"}, {"Property(``,`b`)", "no name"},
+		{"", "column 1"}, {"Property(`a`)", "takes 2 arguments, not 1"}, {"Property(`a`,`b`", "column 17"}, {"Property(``,`b`)", "no name"},
 		{"Property(`a`,`{[}`)", "column 14"}, {"Property(a,`b`)", "column 10"}, {"Property(`a`,`b`) &", "column 19"},
-		{"Property(`a`,`b`) && ", "column 22"}, {"(Property(`a`,`b`)", "expected )"}, {"Header(`a`,`b`)", "unknown predicate"},
-		{"Property(`a`,'b')", "column 14"}, {"Property(`a`,`b`,`c`)", "expected )"}, {strings.Repeat("(", 100), "too deep"},
+		{"Property(`a`,`b`) && ", "column 22"}, {"(Property(`a`,`b`)", "expected )"}, {"Hedder(`a`,`b`)", "unknown predicate"},
+		{"Property(`a`,'b')", "column 14"}, {"Property(`a`,`b`,`c`)", "takes 2 arguments, not 3"}, {strings.Repeat("(", 100), "too deep"},
 		{"Property(`a`,`{a)|(b}`)", "column 14"},
 	} {
 		if _, err := CompileWhen(c.text); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -474,5 +475,38 @@ func TestManyLoosePatternsAreWarnedAbout(t *testing.T) {
 	f, err := ParseFile("", []byte(rows(65)))
 	if err != nil || count(f.Warnings) != 65 {
 		t.Errorf("a file of 65: %v, warns %d times", err, count(f.Warnings))
+	}
+}
+
+// The predicates of HTTP requests read properties too; their vectors are tests of internal/components.
+func TestWhenOfRequests(t *testing.T) {
+	properties := map[string]string{
+		"type": "io.kubefox.http", "method": "GET", "host": "a.example:80", "path": "/shop/jobs/a17/", "header:X-A": JoinValues([]string{"1\n2", `b\n`}), "query:q": "",
+	}
+	property := func(k string) (string, bool) { v, ok := properties[k]; return v, ok }
+	for _, c := range []struct{ text, want string }{
+		{"All()", "true"}, {"Type(`HTTP`)", "true"}, {"Type(`xhttp`)", "false"}, {"Method(`put`, `get`,)", "true"}, {"Method()", "false"},
+		{"Host(`{x}.example:80`)", "true x=a"}, {"Path(`/shop/{}/{id}`)", "true id=a17"}, {"PathPrefix(`shop/{x}`)", "true x=jobs suffix a17"},
+		{"Header(`x-a`, `b\\n`)", "true"}, {"Header(`x-a`, \"1\\n2\")", "true"}, {"Header(`x-a`, `1`)", "false"}, {"Query(`q`, `{}`)", "true"}, {"Query(`Q`, `{}`)", "false"},
+		{"!Path(`/{x}`) && (Path(`/{x}/{y}/z`) || Path(`/{z}/{y}/{x}`))", "true z=shop y=jobs x=a17"},
+	} {
+		w, err := CompileWhen(c.text)
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		got := strconv.FormatBool(w.Match(property))
+		if got == "true" {
+			captures, suffix, has := w.Capture(nil, property)
+			for _, x := range captures {
+				got += " " + x.Name + "=" + x.Value
+			}
+			if has {
+				got += " suffix " + suffix
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: got %s, want %s", c.text, got, c.want)
+		}
 	}
 }

@@ -248,7 +248,7 @@ func TestRefusals(t *testing.T) {
 		{"a name without a name", Op{Route: NewRoute("x", "topic:")}, "without a name"},
 		{"empty address", Op{Route: NewRoute("x", "")}, "empty"},
 		{"glob", Op{Route: NewRoute("glob:{a", "h")}, "pattern"},
-		{"predicate", Op{Route: Route{Pattern: "x", Address: "h", When: "Header(`a`, `b`)"}}, "when, column 1"},
+		{"predicate", Op{Route: Route{Pattern: "x", Address: "h", When: "Hedder(`a`, `b`)"}}, "when, column 1"},
 		{"cycle", Op{Route: NewRoute("c", "route:a")}, "lead back: c --> a --> b --> c"},
 		{"cycle of one", Op{Route: NewRoute("topic:x", "topic:x")}, "lead back"},
 		{"pick", Op{Route: Route{Pattern: "x", Address: "h", Pick: 9}}, "pick"},

@@ -1,7 +1,6 @@
 package routetable
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -16,16 +15,17 @@ const (
 type When struct {
 	text string
 	code []whenOp
+	root *whenNode
+
+	captures bool // a test captures something
+	plainAnd bool // root is tests that all have to hold
 }
 
 // whenOp is one step: a test with where to go on. Steps only go forward, so evaluation ends.
 type whenOp struct {
-	key   string
-	value string
-	re    *regexp.Regexp
-	any   bool // {}: any value
-	yes   int  // the next step if the test holds; whenTrue and whenFalse end
-	no    int
+	whenTest
+	yes int // the next step if the test holds; whenTrue and whenFalse end
+	no  int
 }
 
 const (
@@ -38,11 +38,23 @@ const (
 //	rule   = and { "||" and }
 //	and    = not { "&&" not }
 //	not    = "!" not | "(" rule ")" | call
-//	call   = "Property" "(" STRING "," STRING ")"
+//	call   = NAME "(" [ STRING { "," STRING } [ "," ] ] ")"
 //	STRING = `raw` | "Go-quoted"
 //
-// Property(k, v) holds where the message has the property k and its text is v; a value that is wholly {regex} holds where the whole
-// text matches the regular expression (Go syntax), and {} where the property is there at all. The error is a *RefusedError.
+// Blanks and Go comments may stand between words. These are the names, which are case-sensitive:
+//
+//	All()            always
+//	Property(k, v)   the message has the property k and its text is v; a value that is wholly {regex} holds where the whole text
+//	                 matches the regular expression (Go syntax), and {} where the property is there at all
+//	Type(t)          the property type is t, or ends with t in any case
+//	Method(m, ...)   the property method is one of them in any case; none given: never
+//	Header(k, v)     the property header:K, where K is k as HTTP writes it, has among its values (JoinValues) one that v holds for, as in Property
+//	Query(k, v)      the same of the property query:k
+//	Host(p)          the property host fits p, taken apart at "."
+//	Path(p)          the property path fits p, taken apart at "/"
+//	PathPrefix(p)    the first parts of the path fit p
+//
+// The patterns of the last three are those of parsePlaces. The error is a *RefusedError.
 func CompileWhen(text string) (*When, error) {
 	if len(text) > maxWhenBytes {
 		return nil, &RefusedError{What: "the predicate is longer than 16 KiB", Where: "when"}
@@ -58,6 +70,7 @@ func CompileWhen(text string) (*When, error) {
 	}
 	tree.emit(w, whenTrue, whenFalse)
 	w.reverse()
+	w.root, w.captures, w.plainAnd = tree, p.captures, tree.isPlainAnd()
 	return w, nil
 }
 
@@ -66,16 +79,10 @@ func (w *When) Match(property func(string) (string, bool)) bool {
 	at := 0
 	for at >= 0 {
 		op := &w.code[at]
-		v, ok := property(op.key)
-		if ok && !op.any {
-			if op.re != nil {
-				ok = op.re.MatchString(v)
-			} else {
-				ok = v == op.value
-			}
-		}
-		if at = op.no; ok {
+		if op.holds(property) {
 			at = op.yes
+		} else {
+			at = op.no
 		}
 	}
 	return at == whenTrue
@@ -83,18 +90,17 @@ func (w *When) Match(property func(string) (string, bool)) bool {
 
 // whenNode is a node of the parsed predicate.
 type whenNode struct {
-	kind byte // '&', '|', '!' or 'p'
-	kids []*whenNode
-	op   whenOp
+	kind  byte // '&', '|', '!' or 'p'
+	group bool // it stood in parentheses
+	kids  []*whenNode
+	test  whenTest
 }
 
 // emit appends the steps of n, last first, and returns the index of its first step. Indices count from the end until reverse.
 func (n *whenNode) emit(w *When, yes, no int) int {
 	switch n.kind {
 	case 'p':
-		op := n.op
-		op.yes, op.no = yes, no
-		w.code = append(w.code, op)
+		w.code = append(w.code, whenOp{n.test, yes, no})
 		return len(w.code) - 1
 	case '!':
 		return n.kids[0].emit(w, no, yes)
@@ -130,9 +136,10 @@ func (w *When) reverse() {
 }
 
 type whenParser struct {
-	text string
-	at   int
-	err  error
+	text     string
+	at       int
+	err      error
+	captures bool // a test captures something
 }
 
 func (p *whenParser) fail(what string) {
@@ -141,10 +148,26 @@ func (p *whenParser) fail(what string) {
 	}
 }
 
-// blank skips blanks and returns the offset.
+// blank skips blanks and comments, and returns the offset.
 func (p *whenParser) blank() int {
-	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
-		p.at++
+	for p.at < len(p.text) {
+		rest, size := p.text[p.at:], 1
+		switch {
+		case strings.IndexByte(" \t\r\n", rest[0]) >= 0:
+		case strings.HasPrefix(rest, "//"):
+			if size = strings.IndexByte(rest, '\n'); size < 0 {
+				size = len(rest)
+			}
+		case strings.HasPrefix(rest, "/*"):
+			end := strings.Index(rest[2:], "*/")
+			if end < 0 {
+				return p.at
+			}
+			size = end + 4
+		default:
+			return p.at
+		}
+		p.at += size
 	}
 	return p.at
 }
@@ -163,7 +186,7 @@ func (p *whenParser) and(depth int) *whenNode { return p.chain(depth, '&', "&&",
 func (p *whenParser) chain(depth int, kind byte, token string, one func(int) *whenNode) *whenNode {
 	n := one(depth)
 	for p.err == nil && p.take(token) {
-		if n.kind != kind || len(n.kids) == 0 || n.op.any {
+		if n.kind != kind || len(n.kids) == 0 || n.group {
 			n = &whenNode{kind: kind, kids: []*whenNode{n}}
 		}
 		n.kids = append(n.kids, one(depth))
@@ -185,7 +208,7 @@ func (p *whenParser) not(depth int) *whenNode {
 			p.fail("expected )")
 		}
 		// A group stays one operand.
-		return &whenNode{kind: '&', kids: []*whenNode{n}, op: whenOp{any: true}}
+		return &whenNode{kind: '&', kids: []*whenNode{n}, group: true}
 	}
 	return p.call()
 }
@@ -196,48 +219,58 @@ func (p *whenParser) call() *whenNode {
 		p.at++
 	}
 	name := p.text[start:p.at]
-	if name != "Property" {
+	kind, known := whenTests[name]
+	if !known {
 		p.at = start
 		if name == "" {
-			p.fail("expected Property(key, value), ! or (")
+			p.fail("expected a predicate such as Property(key, value), ! or (")
 		} else {
-			p.fail("unknown predicate " + strconv.Quote(name) + ", expected Property")
+			p.fail("unknown predicate " + strconv.Quote(name) + ", expected one of " + whenTestNames)
 		}
 		return &whenNode{}
 	}
+	args, places := p.arguments()
+	n := &whenNode{kind: 'p'}
+	if p.err != nil {
+		return n
+	}
+	if want := kind.arguments; want >= 0 && len(args) != want {
+		p.at = start
+		p.fail(name + " takes " + strconv.Itoa(want) + " arguments, not " + strconv.Itoa(len(args)))
+		return n
+	}
+	end := p.at
+	at, err := kind.make(&n.test, args)
+	if err != nil {
+		p.at = start
+		if at >= 0 {
+			p.at = places[at]
+		}
+		p.fail(err.Error())
+		return n
+	}
+	p.at = end
+	p.captures = p.captures || n.test.captures()
+	return n
+}
+
+// arguments reads the strings in parentheses, and says where each is.
+func (p *whenParser) arguments() (args []string, places []int) {
 	if !p.take("(") {
 		p.fail("expected (")
 	}
-	n := &whenNode{kind: 'p'}
-	n.op.key = p.str()
-	if p.err == nil && !p.take(",") {
-		p.fail("expected , and the value")
-	}
-	p.blank()
-	at := p.at
-	value := p.str()
-	if p.err == nil && !p.take(")") {
-		p.fail("expected )")
-	}
-	if p.err == nil && n.op.key == "" {
-		p.at = start
-		p.fail("the property has no name")
-	}
-	n.op.value = value
-	if strings.HasPrefix(value, "{") && strings.HasSuffix(value, "}") && len(value) >= 2 {
-		body := value[1 : len(value)-1]
-		n.op.any = body == ""
-		re, err := regexp.Compile(`\A(?:` + body + `)\z`)
-		if _, alone := regexp.Compile(body); alone != nil {
-			err = alone
+	for p.err == nil && !p.take(")") {
+		if len(args) > 0 && !p.take(",") {
+			p.fail("expected , or )")
+			break
 		}
-		if err != nil && p.err == nil {
-			p.at = at
-			p.fail(err.Error())
+		if len(args) > 0 && p.take(")") { // after the last comma, as in Go
+			break
 		}
-		n.op.re = re
+		places = append(places, p.blank())
+		args = append(args, p.str())
 	}
-	return n
+	return args, places
 }
 
 // str reads a `raw` or "quoted" string.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/nats"
 )
 
 // Config is the router's configuration. The yaml names are the keys of router.yaml.
@@ -34,12 +35,14 @@ type Config struct {
 	Limits        Limits     `yaml:"limits"`
 	ShutdownGrace Duration   `yaml:"shutdownGrace"` // for what is in flight on SIGTERM; 0 is 10 s
 
-	Users            string `yaml:"users"` // file of those who may log in; relative to the file that names it; empty is nobody
-	Relay            Relay  `yaml:"relay"`
-	Mesh             Mesh   `yaml:"mesh"`
-	Hops             []Hop  `yaml:"hops"`
-	Events           Events `yaml:"events"`
-	TableCredentials bool   `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
+	Users            string     `yaml:"users"` // file of those who may log in; relative to the file that names it; empty is nobody
+	Relay            Relay      `yaml:"relay"`
+	Mesh             Mesh       `yaml:"mesh"`
+	Hops             []Hop      `yaml:"hops"`
+	Events           Events     `yaml:"events"`
+	Components       Components `yaml:"components"`
+	NATS             string     `yaml:"nats"`             // empty or "embedded": a server of its own, where there are components; see nats.Options.URL; "off": none
+	TableCredentials bool       `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
 
 	file  string         // that it was read from
 	where map[string]pos // of its keys, by path: listeners[0].tls.cert
@@ -335,6 +338,14 @@ func (c *Config) validate() (admin.Role, error) {
 	}
 	if key, err := c.Events.check(); err != nil {
 		return role, c.at("events"+key, err)
+	}
+	if key, err := c.Components.check(); err != nil {
+		return role, c.at("components"+key, err)
+	}
+	if c.NATS != "off" {
+		if err := nats.CheckURL(c.NATS); err != nil {
+			return role, c.at("nats", err)
+		}
 	}
 	for i, o := range c.HTTP.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {

@@ -33,18 +33,19 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 
 // App is a running router.
 type App struct {
-	config Config
-	load   func() (Config, error) // reads the configuration again
-	log    *slog.Logger
-	table  *routetable.Table
-	node   *forwarder.Node
-	relay  *relay.Broker
-	mesh   *mesh.Mesh
-	grants *routetable.Table // who may use private topics of the mesh
-	events *events.Router
-	http   *web.Server
-	files  *tableFiles
-	secret *secrets
+	config     Config
+	load       func() (Config, error) // reads the configuration again
+	log        *slog.Logger
+	table      *routetable.Table
+	node       *forwarder.Node
+	relay      *relay.Broker
+	mesh       *mesh.Mesh
+	grants     *routetable.Table // who may use private topics of the mesh
+	events     *events.Router
+	components *broker // nil: there is none
+	http       *web.Server
+	files      *tableFiles
+	secret     *secrets
 
 	ready   atomic.Bool        // tables are loaded, listeners are open, and the end has not begun
 	cancel  context.CancelFunc // of the watch
@@ -54,6 +55,9 @@ type App struct {
 // Check reads the configuration and every table, with what the tables expect, without starting anything.
 func Check(c Config) error {
 	if _, err := c.secure(); err != nil {
+		return &ConfigError{err}
+	}
+	if err := c.checkComponents(); err != nil {
 		return &ConfigError{err}
 	}
 	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler)).use(c.Tables); err != nil {
@@ -132,6 +136,10 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		a.Stop()
 		return nil, err
 	}
+	if err := a.startComponents(core); err != nil {
+		a.Stop()
+		return nil, err
+	}
 	a.secret.relay = a.relay
 	a.relay.Bridge(a.node)
 	a.secret.use(c, secured)
@@ -143,6 +151,11 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		return nil, err
 	}
 	lines, err := a.listen()
+	if err == nil {
+		var more []string
+		more, err = a.listenComponents()
+		lines = append(lines, more...)
+	}
 	if err != nil {
 		a.Stop()
 		return nil, err
@@ -208,9 +221,8 @@ func (a *App) listen() (lines []string, err error) {
 	if h := &a.config.HTTP; h.on() {
 		a.http, err = web.Listen(h.Listen, web.Options{
 			Ready: a.ready.Load, TLS: a.secret.listenerTLS(h.url()), Log: a.log,
-			Topology: a.topology(),
-			Relay:    a.relay,
-			Events:   a.events.Handler(), EventLinks: a.events.LinkHandler(),
+			Relay: a.relay, Topology: a.topology(),
+			Events: a.events.Handler(), EventLinks: a.events.LinkHandler(),
 			AMQP: a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
 				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats, Relay: a.relay.Stats,
@@ -247,7 +259,14 @@ func (a *App) Reload() error {
 	if err != nil {
 		return err
 	}
+	use, err := a.reloadComponents(&c)
+	if err != nil {
+		return err
+	}
 	if err := a.files.use(c.Tables); err != nil {
+		return err
+	}
+	if err := use(); err != nil {
 		return err
 	}
 	if keys := needRestart(&a.config, &wanted); len(keys) > 0 {
@@ -278,6 +297,7 @@ func (a *App) Stop() {
 	if a.cancel != nil {
 		a.cancel()
 	}
+	a.stopComponents(ctx)
 	a.relay.Stop(ctx)
 	a.stopMesh(ctx)
 	if a.events != nil {

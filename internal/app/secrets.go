@@ -288,6 +288,10 @@ func needRestart(old, now *Config) (keys []string) {
 	add("relay", before, after)
 	add("mesh", old.Mesh, now.Mesh)
 	add("events", old.Events.shown(), now.Events.shown())
+	x, y := old.Components, now.Components
+	x.File, y.File = "", "" // read again
+	add("components", x, y)
+	add("nats", old.NATS, now.NATS)
 	a, b := old.Limits, now.Limits
 	for _, l := range []*Limits{&a, &b} { // those that change at once
 		l.Connections, l.ConnectionsPerHost, l.Sessions, l.Links = 0, 0, 0, 0

@@ -64,6 +64,7 @@ func (c *Config) resolve(dir string) {
 	for i := range c.Events.Links {
 		in(&c.Events.Links[i].TokenFile)
 	}
+	in(c.Components.files()...)
 	for i := range c.Tables {
 		in(&c.Tables[i])
 	}

@@ -38,7 +38,7 @@ var house = []string{"internal/house", "internal/house/certs", "internal/house/m
 var dependencies = map[string][]string{
 	"github.com/fsnotify/fsnotify":        {"internal/app"},
 	"github.com/gobwas/glob":              {"routetable"},
-	"gopkg.in/yaml.v3":                    {"routetable", "internal/users", "internal/app", "internal/ctl", "internal/mesh"},
+	"gopkg.in/yaml.v3":                    {"routetable", "internal/users", "internal/app", "internal/ctl", "internal/mesh", "internal/components"},
 	"github.com/xdg-go/scram":             {"internal/amqp"},
 	"github.com/gobwas/ws":                {"internal/websocket"},
 	"github.com/nats-io":                  {"internal/nats"},

@@ -160,7 +160,8 @@ func TestSentAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state, err := receipt.Wait(within(t)); err != nil || fmt.Sprintf("%T", state) != "*amqp.StateModified" {
+	state, err := receipt.Wait(within(t))
+	if _, ok := state.(*amqp.StateModified); err != nil || !ok {
 		t.Errorf("got %T, %v, and nobody has acknowledged", state, err)
 	}
 }

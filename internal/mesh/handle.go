@@ -214,10 +214,8 @@ func (m *Mesh) implementor(t *twin, topic string) (Status, string) {
 	return StatusMethodAway, topic + ": method unavailable"
 }
 
-// meets tells whether two twins are of one tenant. Routers pass on what is of any.
-func (t *twin) meets(o *twin) bool {
-	return t.tenant == o.tenant || t.relays.Load() || o.relays.Load()
-}
+// meets tells whether two twins are of one tenant. A link to a router is of the tenant of its name.
+func (t *twin) meets(o *twin) bool { return t.tenant == o.tenant }
 
 // targetState tells whether a request that names a component can go there (manage_target).
 func (m *Mesh) targetState(t *twin, target, topic string) Status {

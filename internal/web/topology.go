@@ -213,6 +213,13 @@ func (t *Topology) register(mux *http.ServeMux) {
 		}
 		answer(w, r, topologyPage, func() any { return t.view() })
 	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if t.Hidden {
+			http.NotFound(w, r)
+			return
+		}
+		answer(w, r, strings.Replace(topologyPage, `data-page="topology"`, `data-page="console"`, 1), func() any { return t.view() })
+	})
 	health := func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, strings.Replace(topologyPage, `data-page="topology"`, `data-page="health"`, 1), func() any { return t.health() })
 	}

@@ -70,7 +70,7 @@ func TestE37TheTopologyCanBeHidden(t *testing.T) {
 	for _, hidden := range []bool{true, false} {
 		h, _ := watched(t, hidden)
 		want := map[bool]int{true: http.StatusNotFound, false: http.StatusOK}[hidden]
-		for _, path := range []string{"/topology", "/edri/topology"} {
+		for _, path := range []string{"/", "/topology", "/edri/topology"} {
 			if got := ask(h, path, "").Code; got != want {
 				t.Errorf("%s where hidden is %v: got %d", path, hidden, got)
 			}
@@ -101,6 +101,20 @@ func TestE38OneURLForBrowsersAndPrograms(t *testing.T) {
 	page := ask(h, "/topology", "text/html")
 	if csp := page.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(page.Body.String(), "NONCE") {
 		t.Errorf("policy %q", csp)
+	}
+}
+
+// The console is a page of the same kind, at the root and nowhere else; passwords in rows are not in it.
+func TestTheConsole(t *testing.T) {
+	h, _ := watched(t, false)
+	if got := ask(h, "/", "text/html").Body.String(); !strings.Contains(got, `data-page="console"`) {
+		t.Error("a browser gets another page")
+	}
+	if got := ask(h, "/", "").Body.String(); !strings.Contains(got, `"COLOSSUS"`) || strings.Contains(got, "secret") {
+		t.Errorf("a program gets %s", got)
+	}
+	if got := ask(h, "/nothing", "").Code; got != http.StatusNotFound {
+		t.Errorf("another path: %d", got)
 	}
 }
 

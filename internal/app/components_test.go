@@ -1,0 +1,85 @@
+package app
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const componentsFile = `
+platform: lab
+environments: {prod: {vars: {sub: prod}}}
+virtualEnvironments: {prod: {environment: prod, release: {hello: {appDeployment: main}}}}
+deployments: {main: {app: hello, components: {web: {hash: aaaa, routes: [{id: 0, rule: "PathPrefix('/{{.Vars.sub}}')"}]}}}}
+`
+
+// A router with a broker of components: its listeners, its file read again, a bad one refused.
+func TestComponents(t *testing.T) {
+	d := newDesk(t)
+	good := strings.ReplaceAll(componentsFile, "'", "`")
+	d.write("components.yaml", good)
+	config := Config{State: d.path("state"), NATS: "embedded://127.0.0.1:0", Components: Components{File: d.path("components.yaml"), GRPC: "127.0.0.1:0", Genesis: "127.0.0.1:0"}}
+	var ready bytes.Buffer
+	a, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.NewTextHandler(d.log, nil)), &ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Stop()
+	if got := ready.String(); !strings.Contains(got, "ready grpc://127.0.0.1:") || !strings.Contains(got, "ready genesis+http://127.0.0.1:") {
+		t.Errorf("got %q", got)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func(path, want string) {
+		t.Helper()
+		r, err := client.Get("http://" + a.components.genesis.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.Status[:4]+string(body) != want {
+			t.Errorf("%s: got %s %s, %v; want %s", path, r.Status, body, err, want)
+		}
+	}
+	get("/prod/x", "502 component gone")
+	get("/other", "404 route not found")
+	d.write("components.yaml", strings.Replace(good, "sub: prod", "sub: other", 1))
+	if err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	get("/other", "502 component gone")
+	d.write("components.yaml", "platform: lab\ncolour: red\n")
+	if err := a.Reload(); err == nil || !strings.Contains(err.Error(), "colour") {
+		t.Errorf("got %v", err)
+	}
+	get("/other", "502 component gone")
+	if err := Check(config); err == nil || !strings.Contains(err.Error(), "colour") {
+		t.Errorf("check: got %v", err)
+	}
+}
+
+func TestComponentsConfiguration(t *testing.T) {
+	for text, want := range map[string]string{
+		"{grpc: '127.0.0.1:1'}":                      "components.grpc: it needs components.file",
+		"{file: c.yaml, genesis: x}":                 "components.genesis",
+		"{file: c.yaml, expiredStatus: 200}":         "components.expiredStatus",
+		"{file: c.yaml, ttl: -1s}":                   "components.ttl",
+		"{file: c.yaml, maxEvent: 1GiB}":             "components.maxEvent",
+		"{file: c.yaml, queue: -1}":                  "components.queue",
+		"{file: c.yaml, tokenReview: {url: x}}":      "components.tokenReview.url",
+		"{file: c.yaml, tokenReview: {urls: x}}":     "urls",
+		"{}\nnats: http://x":                         "line 2: column 7: nats",
+		"{file: /nowhere/c.yaml, grpc: '1.2.3.4:1'}": "no such file",
+	} {
+		c, err := parseConfig([]byte("components: " + text))
+		if err == nil {
+			err = Check(c)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package components
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"strings"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// bound is a deployment in an environment: rules resolved, problems found. It is immutable.
+type bound struct {
+	Environment, Deployment string
+
+	d        *Deployment
+	app      string // of the deployment, cleaned
+	vars     Vars
+	secrets  map[string]Secret
+	problems []Problem
+	invalid  error // a rule was refused
+	routes   []*boundRoute
+	env      map[string][]entry // what each component is told of the environment, by its name
+}
+
+// boundRoute is a route of a component, in a deployment and an environment.
+type boundRoute struct {
+	*Rule
+	in     *bound
+	name   string // of the component
+	target ComponentID
+}
+
+// bind makes a deployment work in an environment. notFound says which of the two is not there, or what one of them names.
+func (o *Objects) bind(environment, deployment string) (b *bound, notFound error) {
+	ve := o.VirtualEnvironments[environment]
+	if ve == nil {
+		return nil, fmt.Errorf("VirtualEnvironment %q not found", environment)
+	}
+	d := o.Deployments[deployment]
+	if d == nil {
+		return nil, fmt.Errorf("AppDeployment %q not found", deployment)
+	}
+	e := o.Environments[ve.Environment]
+	if e == nil {
+		return nil, fmt.Errorf("Environment %q not found", ve.Environment)
+	}
+	b = &bound{Environment: environment, Deployment: deployment, d: d, app: cleanName(d.App), secrets: map[string]Secret{}, env: map[string][]entry{}}
+	b.vars, _ = varsOf(e.Vars) // checked when they were read
+	over, _ := varsOf(ve.Vars)
+	maps.Copy(b.vars, over)
+	maps.Copy(b.secrets, e.Secrets)
+	maps.Copy(b.secrets, ve.Secrets)
+	rules := b.bindRoutes()
+	f := finding{objects: o, deployment: deployment, d: d, vars: b.vars, secrets: b.secrets}
+	b.problems = f.problems(rules)
+	return b, nil
+}
+
+// bindRoutes compiles the routes of all components, in the order of the components' names.
+func (b *bound) bindRoutes() map[string][]*Rule {
+	rules := map[string][]*Rule{}
+	for _, name := range sortedKeys(b.d.Components) {
+		c := b.d.Components[name]
+		target := ComponentID{Type: c.Type, App: b.app, Name: cleanName(name), Hash: c.Hash}
+		for _, r := range c.Routes {
+			rule, err := CompileRule(r.ID, r.Rule, b.vars)
+			if err != nil {
+				if b.invalid == nil {
+					b.invalid = fmt.Errorf("component %s: %w", name, err)
+				}
+				continue
+			}
+			rules[name] = append(rules[name], rule)
+			b.routes = append(b.routes, &boundRoute{Rule: rule, in: b, name: target.Name, target: target})
+		}
+		b.env[target.Name] = b.environmentOf(c)
+	}
+	return rules
+}
+
+// environmentOf is what a component is told of the environment: the variables of its schema, as JSON text; null is one that is not there.
+func (b *bound) environmentOf(c *Component) []entry {
+	var list []entry
+	for _, name := range sortedKeys(c.EnvVarSchema) {
+		text, err := json.Marshal(b.vars[name])
+		if err != nil {
+			text = []byte("null")
+		}
+		list = append(list, entry{name, text})
+	}
+	return list
+}
+
+// component finds a component of the deployment.
+func (b *bound) component(name string) *Component {
+	if c := b.d.Components[name]; c != nil {
+		return c
+	}
+	for n, c := range b.d.Components {
+		if cleanName(n) == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// has reports whether a component is part of the deployment.
+func (b *bound) has(c *ComponentID) bool {
+	x := b.component(c.Name)
+	return x != nil && c.App == b.app && x.Type == c.Type && x.Hash == c.Hash
+}
+
+// dependsOn reports whether some component of the deployment calls the adapter.
+func (b *bound) dependsOn(kind, name string) bool {
+	for _, c := range b.d.Components {
+		if dep, ok := c.Dependencies[name]; ok && dep.Type == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// rows are the rows of the routes, in a space, by origins of a kind. routes gets the route of each origin. Where the space is the context's own, an event
+// that names its target finds that one's routes only.
+func (b *bound) rows(kind, space string, routes map[string]*boundRoute) (rows []routetable.Route) {
+	for i, r := range b.routes {
+		origin := originOf(kind, contextName(b.Environment, b.Deployment), r.target.address(), i)
+		more := r.Rule.rows(space, "comp:"+r.target.address(), origin)
+		if len(more) > 0 {
+			routes[origin] = r
+		}
+		for j := range more {
+			if kind == "context" {
+				more[j].When = "(" + r.Resolved + ") && (!Property(`target`, `{}`) || Property(`target`, `" + r.name + "`))"
+			}
+		}
+		rows = append(rows, more...)
+	}
+	return rows
+}
+
+// released is what requests that name no context find.
+type released struct {
+	rows     []routetable.Route
+	routes   map[string]*boundRoute // by origin
+	problems []Problem              // apps that are left out, and equal rules
+}
+
+// release binds all that is released: environment by environment, app by app, in the order of their names. An app with a rule that is refused, a deployment that
+// is not available or an object that is not there is left out, and told.
+func (o *Objects) release(bind func(environment, deployment string) (*bound, error)) *released {
+	r := &released{routes: map[string]*boundRoute{}}
+	first := map[string]*boundRoute{}
+	for _, ve := range sortedKeys(o.VirtualEnvironments) {
+		for _, app := range sortedKeys(o.VirtualEnvironments[ve].Release) {
+			x := o.VirtualEnvironments[ve].Release[app]
+			name := x.AppDeployment
+			b, err := bind(ve, name)
+			switch {
+			case err != nil:
+			case x.Version == "" && strings.EqualFold(o.Environments[o.VirtualEnvironments[ve].Environment].Policy, "stable"):
+				err = errors.New("a stable environment needs the version of an app")
+			case b.invalid != nil:
+				err = b.invalid
+			case !b.d.available():
+				err = fmt.Errorf("AppDeployment %q is not available", name)
+			}
+			if err != nil {
+				at := Cause{Kind: "VirtualEnvironment", Name: ve, Path: "$.spec.release.apps." + app, Value: name}
+				r.problems = append(r.problems, Problem{[]Cause{at}, err.Error(), "ReleaseInvalid"})
+				continue
+			}
+			r.conflicts(b, first)
+			r.rows = append(r.rows, b.rows("release", space("", ""), r.routes)...)
+		}
+	}
+	return r
+}
+
+// conflicts notes the routes of b whose rule an earlier route has already.
+func (r *released) conflicts(b *bound, first map[string]*boundRoute) {
+	for _, x := range b.routes {
+		if len(x.Missing) > 0 {
+			continue
+		}
+		o := first[x.Resolved]
+		if o == nil {
+			first[x.Resolved] = x
+			continue
+		}
+		r.problems = append(r.problems, Problem{[]Cause{routeCause(o), routeCause(x)}, "the rules are equal: the first takes all", routeConflict})
+	}
+}
+
+func routeCause(r *boundRoute) Cause {
+	return Cause{
+		Kind: "AppDeployment", Name: r.in.Deployment, ObservedGeneration: 1, Value: r.in.Environment + ": " + r.Resolved,
+		Path: fmt.Sprintf("$.spec.components.%s.routes[%d]", r.name, r.ID),
+	}
+}
+
+// cleanName is a name as identities have it: the base of a path, in lower case, "-" for all but a to z and 0 to 9, none of it at the ends, at
+// most 63 characters.
+func cleanName(s string) string {
+	if s == "" {
+		return ""
+	}
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(path.Base(s)))
+	clean = strings.TrimPrefix(strings.TrimSuffix(clean, "-"), "-")
+	return clean[:min(len(clean), 63)]
+}

@@ -1,0 +1,488 @@
+package components
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hello serves the deployment hello-main: the frontend asks the backend whom to greet.
+func (x *testBroker) hello(d dialect) (f, b *standin) {
+	fw, bw := frontend, backend
+	fw.d, bw.d = d, d
+	f, b = x.connect(fw), x.connect(bw)
+	b.handler = func(r *received) { b.respond(r, 200, strings.Trim(r.env["who"], `"`), nil) }
+	f.handler = func(r *received) {
+		answer := f.request(f.child(&r.Event, "backend"))
+		f.respond(r, 201, "Hello "+string(answer.Content)+"!", map[string][]string{"X-Route": {fmt.Sprint(r.route), "twice"}})
+	}
+	return f, b
+}
+
+func TestHello(t *testing.T) {
+	for d, name := range map[dialect]string{dialect4: "D4", dialect3: "D3"} {
+		t.Run(name, func(t *testing.T) {
+			x := startBroker(t, Options{})
+			x.b.hint.Store(int32(d))
+			x.hello(d)
+			code, body, h := x.do("GET", "/prod/hello", "")
+			if code != 201 || body != "Hello Universe!" || fmt.Sprint(h["X-Route"]) != "[0 twice]" || h.Get("Content-Type") != "text/plain" {
+				t.Errorf("a released route: %d %s %v", code, body, h)
+			}
+			if h.Get("Kubefox-Virtual-Environment") != "prod" || h.Get("Kubefox-App-Deployment") != "hello-main" || h.Get("Kubefox-Platform") != "lab" || h.Get("Kubefox-Event-Id") == "" || h.Get("Kubefox-Adapter") == "" {
+				t.Errorf("headers: %v", h)
+			}
+			for _, c := range []struct{ path, headers, want string }{
+				{"/qa/hello", "", "404 route not found"},
+				{"/qa/hello?kf-ve=qa&kf-dep=hello-main", "", "201 Hello World!"},
+				{"/qa/hello", "kf-ve=qa,kf-dep=hello-main", "201 Hello World!"},
+				{"/qa/hello", "Kubefox-Virtual-Environment=qa,kubefox-app-deployment=hello-main", "201 Hello World!"},
+				{"/qa/hello?kfe=qa&kfd=hello-main", "", "201 Hello World!"},
+				{"/prod/hello?kf-ve=qa&kf-dep=hello-main", "", "404 route not found"},
+				{"/qa/hello", "kf-ve=qa", "400 invalid: event context is invalid"},
+				{"/qa/hello", "kf-dep=hello-main", "400 invalid: event context is invalid"},
+				{"/qa/hello", "kf-ve=none,kf-dep=hello-main", `404 not found: VirtualEnvironment "none" not found`},
+				{"/qa/hello", "kf-ve=qa,kf-dep=none", `404 not found: AppDeployment "none" not found`},
+				{"/prod/hello?kf-type=foo.bar", "", "201 Hello Universe!"},
+			} {
+				var headers []string
+				for _, h := range strings.FieldsFunc(c.headers, func(r rune) bool { return r == ',' || r == '=' }) {
+					headers = append(headers, h)
+				}
+				if got := x.get(c.path, headers...); got != c.want {
+					t.Errorf("%s %s: got %s, want %s", c.path, c.headers, got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// What a component gets: route id, params, suffix, values, env, ttl, ids.
+func TestWhatAComponentGets(t *testing.T) {
+	x := startBroker(t, Options{})
+	f := x.connect(frontend)
+	done := make(chan string, 1)
+	go func() {
+		_, body, _ := x.do("POST", "/prod/thing/a/b?q=1&kf-sample=1", "body", "Content-Type", "text/x", "X-A", "1", "X-A", "2", "Host", "Shop:1")
+		done <- body
+	}()
+	r := f.takes(0)
+	if r.route != 1 || string(r.Content) != "body" || r.ContentType != "text/x" || r.Type != typeHTTP || r.Category != categoryRequest || len(r.ID) != 36 {
+		t.Errorf("%+v", r)
+	}
+	for key, want := range map[string]string{
+		"url": `"http://Shop:1/prod/thing/a/b?kf-sample=1\u0026q=1"`, "host": `"shop:1"`, "path": `"/prod/thing/a/b"`, "method": `"POST"`, "pathSuffix": `"a/b"`, "queryParam": `{"kf-sample":["1"],"q":["1"]}`,
+	} {
+		if got, _ := value(r.Values, key); string(got) != want {
+			t.Errorf("%s: got %s, want %s", key, got, want)
+		}
+	}
+	if header, _ := value(r.Values, "header"); !strings.Contains(string(header), `"X-A":["1","2"]`) || strings.Contains(string(header), "Host") {
+		t.Errorf("header: %s", header)
+	}
+	if p, _ := value(r.Params, "x"); string(p) != `"thing"` || r.env["subPath"] != `"prod"` || len(r.env) != 1 {
+		t.Errorf("params %s, env %v", r.Params, r.env)
+	}
+	if r.TTL <= 0 || r.TTL > int64(time.Minute) || !r.Source.complete() || r.Target.Hash != "aaaaaaaaaaaa" || r.Target.ID != "" || !strings.Contains(string(r.Span), "kf=1") {
+		t.Errorf("%+v", r.Event)
+	}
+	f.respond(r, 200, "done", nil)
+	if got := <-done; got != "done" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func errorOf(e *Event) string {
+	if e.Type != typeError {
+		return "no error: " + e.Type
+	}
+	f := failureOf(e.Content)
+	return fmt.Sprintf("%d %s", f.HTTP, f)
+}
+
+// Events of components: each refusal is an error event to a request, and nothing to others.
+func TestEventsOfComponents(t *testing.T) {
+	x := startBroker(t, Options{})
+	f, b := x.connect(frontend), x.connect(backend)
+	b.handler = func(r *received) { b.respond(r, 200, fmt.Sprint(r.route), nil) }
+	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
+	for _, c := range []struct {
+		name   string
+		change func(e *Event)
+		want   string
+	}{
+		{"the default handler", func(*Event) {}, "ok -1"},
+		{"a target by name and all", func(e *Event) { e.Target = b.id; e.Target.BrokerID = x.b.id.ID }, "ok -1"},
+		{"its own routes are not the target's", func(e *Event) { e.Values = []entry{{"path", []byte(`"/qa/hello"`)}} }, "ok -1"},
+		{"no context", func(e *Event) { e.Context.Environment, e.Context.Deployment = "", "" }, "400 invalid: event target is invalid"},
+		{"no context and no target", func(e *Event) { e.Context = Context{Platform: "lab"}; e.HasTarget = false }, "400 invalid: genesis event source is not a genesis adapter"},
+		{"half a context", func(e *Event) { e.Context.Environment = "" }, "400 invalid: event context is invalid"},
+		{"half a target", func(e *Event) { e.Target.Hash = "x" }, "400 invalid: event target is invalid"},
+		{"a target that is not deployed", func(e *Event) { e.Target.Name = "other" }, "502 component mismatch"},
+		{"an adapter that nobody depends on", func(e *Event) { e.Target = ComponentID{Type: typeHTTPAdapter, Name: "none"} }, "502 component mismatch"},
+		{"an environment that is not there", func(e *Event) { e.Context.Environment = "none" }, `404 not found: VirtualEnvironment "none" not found`},
+		{"no target, and no route", func(e *Event) { e.HasTarget = false }, "404 route not found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := f.child(base, "backend")
+			c.change(e)
+			answer := f.request(e)
+			got := "ok " + string(answer.Content)
+			if answer.Type == typeError {
+				got = errorOf(answer)
+				if answer.ParentID != e.ID || answer.Source != x.b.id || answer.Context != e.Context || answer.Target.ID != f.id.ID || answer.TTL <= 0 {
+					t.Errorf("the error event: %+v", answer)
+				}
+			}
+			if got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+	for _, quiet := range []func(e *Event){
+		func(e *Event) { e.Category = categoryMessage; e.Target.Name = "other" }, // fails
+		func(e *Event) { e.TTL = 0 },                     // is over
+		func(e *Event) { e.Category = categoryResponse }, // has no whole target
+		func(e *Event) { e.Type, e.Category, e.Target = typeTelemetry, categoryMessage, x.b.id },
+	} {
+		e := f.child(base, "backend")
+		quiet(e)
+		f.write(e)
+	}
+	if answer := f.request(f.child(base, "backend")); string(answer.Content) != "-1" {
+		t.Errorf("after quiet ones: %+v", answer)
+	}
+	if f.mu.Lock(); len(f.got) > 0 {
+		t.Errorf("got %+v", f.got[0])
+	}
+	f.mu.Unlock()
+}
+
+// A group that nobody serves is told at once.
+func TestNobodyServes(t *testing.T) {
+	x := startBroker(t, Options{})
+	start := time.Now()
+	if got := x.get("/prod/hello"); got != "502 component gone" || time.Since(start) > 10*time.Second {
+		t.Errorf("got %s after %v", got, time.Since(start))
+	}
+}
+
+func TestExpired(t *testing.T) {
+	x := startBroker(t, Options{TTL: 200 * time.Millisecond})
+	x.connect(frontend)
+	if got := x.get("/prod/hello"); got != "503 time out" {
+		t.Errorf("got %s", got)
+	}
+	y := startBroker(t, Options{TTL: 200 * time.Millisecond, ExpiredStatus: 504})
+	y.connect(frontend)
+	if got := y.get("/prod/hello"); got != "504 time out" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestLargeEvents(t *testing.T) {
+	x := startBroker(t, Options{})
+	f := x.connect(frontend)
+	f.handler = func(r *received) { f.respond(r, 200, string(r.Content), nil) }
+	for _, size := range []int{600 << 10, 5 << 20} {
+		large := strings.Repeat("x", size)
+		if code, body, _ := x.do("POST", "/prod/hello", large); code != 200 || body != large {
+			t.Errorf("%d bytes: %d, %d bytes", size, code, len(body))
+		}
+	}
+	if code, body, _ := x.do("POST", "/prod/hello", strings.Repeat("x", 5<<20+1)); code != 413 || body != "content too large" {
+		t.Errorf("too large: %d %s", code, body)
+	}
+}
+
+// Two replicas share what comes; one that ends leaves the rest to the other.
+func TestReplicas(t *testing.T) {
+	x := startBroker(t, Options{})
+	counts := map[string]int{}
+	var all []*standin
+	for range 2 {
+		f := x.connect(frontend)
+		f.handler = func(r *received) { f.respond(r, 200, f.id.ID, nil) }
+		all = append(all, f)
+	}
+	for range 20 {
+		counts[x.get("/prod/hello")]++
+	}
+	if len(counts) != 2 {
+		t.Errorf("not shared: %v", counts)
+	}
+	all[0].stream.CloseSend()
+	all[0].end()
+	for range 5 {
+		if got := x.get("/prod/hello"); got != "200 "+all[1].id.ID {
+			t.Errorf("got %s", got)
+		}
+	}
+}
+
+// The newer of two streams of one replica has it, and the older is told.
+func TestSecondStream(t *testing.T) {
+	x := startBroker(t, Options{})
+	w := frontend
+	w.id = "replica1"
+	first := x.connect(w)
+	second := x.connect(w)
+	second.handler = func(r *received) { second.respond(r, 200, "second", nil) }
+	if got := first.end(); got != "Aborted another stream has the same id" {
+		t.Errorf("the older: %s", got)
+	}
+	if got := x.get("/prod/hello"); got != "200 second" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A component that never reads has a line of its own: others go on, and what does not fit is refused.
+func TestComponentThatNeverReads(t *testing.T) {
+	x := startBroker(t, Options{Queue: 10, TTL: 2 * time.Second})
+	lazy := x.begin(frontend)
+	close(lazy.ended)
+	lazy.write(&Event{
+		ID: newEventID(), Type: typeRegister, Category: categoryRequest, TTL: 1, HasContext: true, Context: Context{Platform: "lab"},
+		HasSource: true, Source: lazy.id, ContentType: "application/json", Content: []byte(`{"type":"KubeFox"}`),
+	})
+	large := strings.Repeat("x", 1<<20)
+	answers := make(chan int, 40)
+	for range 40 {
+		go func() { code, _, _ := x.do("POST", "/prod/hello", large); answers <- code }()
+	}
+	b := x.connect(backend)
+	b.handler = func(r *received) { b.respond(r, 200, "well", nil) }
+	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
+	if answer := b.request(b.child(base, "backend")); string(answer.Content) != "well" {
+		t.Errorf("another component: %+v", answer)
+	}
+	for range 40 {
+		if code := <-answers; code != 502 && code != 503 {
+			t.Errorf("got %d", code)
+		}
+	}
+}
+
+// An adapter of the deployment is called by the broker.
+func TestHTTPAdapter(t *testing.T) {
+	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/away") {
+			http.Redirect(w, r, "/base/home", http.StatusFound)
+			return
+		}
+		w.Header().Set("X-Seen", r.Header.Get("X-A")+" "+r.Method+" "+r.URL.String())
+		w.WriteHeader(202)
+	}))
+	defer outside.Close()
+	text := strings.Replace(lab, "http://127.0.0.1:9000/base", outside.URL+"/base?k=v", 1)
+	text = strings.Replace(text, "{{.Vars.who}}", "{{.Vars.who}} {{.Secrets.pw}}", 1)
+	x := startBroker(t, Options{Objects: objects(t, text)})
+	f := x.connect(frontend)
+	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
+	call := func(path string) *Event {
+		e := f.child(base, "echo")
+		e.Target.Type, e.Type = typeHTTPAdapter, typeHTTP
+		e.Values = []entry{{"url", jsonText("http://ignored" + path)}, {"method", []byte(`"POST"`)}}
+		return f.request(e)
+	}
+	answer := call("/sub/path?a=1")
+	header, _ := value(answer.Values, "header")
+	if statusOf(answer) != 202 || !strings.Contains(string(header), `"X-Seen":["World hidden POST /base/sub/path?a=1\u0026k=v"]`) {
+		t.Errorf("%d %s %+v", statusOf(answer), header, answer)
+	}
+	if answer = call("/away"); statusOf(answer) != 302 {
+		t.Errorf("a redirect: %d", statusOf(answer))
+	}
+	outside.Close()
+	if got := errorOf(call("/x")); !strings.HasPrefix(got, "500 unexpected error: http request failed: ") || strings.Contains(got, "base") {
+		t.Errorf("an adapter that is away: %s", got)
+	}
+}
+
+// Objects change while events flow: a release moves, goes and comes back, and nobody reconnects.
+func TestReleaseMoves(t *testing.T) {
+	x := startBroker(t, Options{})
+	x.hello(dialect4)
+	release := func(m map[string]Release) {
+		t.Helper()
+		x.must(x.b.Change(func(o *Objects) error {
+			ve := *o.VirtualEnvironments["prod"]
+			ve.Release = m
+			o.VirtualEnvironments["prod"] = &ve
+			return nil
+		}))
+	}
+	want := func(text string) {
+		t.Helper()
+		if got := x.get("/prod/hello"); got != text {
+			t.Errorf("got %s, want %s", got, text)
+		}
+	}
+	want("201 Hello Universe!")
+	rows := x.core.Table().Snapshot().Len()
+	release(nil)
+	want("404 route not found")
+	release(map[string]Release{"hello": {AppDeployment: "hello-main"}})
+	want("201 Hello Universe!")
+	x.must(x.b.Change(func(o *Objects) error {
+		e := *o.Environments["prod"]
+		e.Vars = map[string]any{"who": "All", "subPath": "prod"}
+		o.Environments["prod"] = &e
+		return nil
+	}))
+	want("201 Hello All!")
+	x.must(x.b.Change(func(o *Objects) error {
+		e := *o.Environments["prod"]
+		e.Vars = map[string]any{"subPath": "prod"}
+		o.Environments["prod"] = &e
+		return nil
+	}))
+	if got := x.get("/prod/hello"); !strings.HasPrefix(got, "400 invalid: ") || !strings.Contains(got, "type: VarNotFound") {
+		t.Errorf("without a variable: %s", got)
+	}
+	if err := x.b.Change(func(o *Objects) error { o.Platform = ""; return nil }); err == nil {
+		t.Error("objects without a platform were taken")
+	}
+	x.b.forgetBefore(time.Now().Add(time.Hour))
+	if n := x.core.Table().Snapshot().Len(); n > rows {
+		t.Errorf("%d rows, %d at first", n, rows)
+	}
+}
+
+// A component whose deployment gives it no routes brings them.
+func TestRoutesOfTheRegistration(t *testing.T) {
+	text := strings.Replace(lab, "routes: [{id: 0, rule: \"All() && Path(`/{{.Vars.subPath}}/hello`)\"}, {id: 1, rule: \"PathPrefix(`/{{.Vars.subPath}}/{x}`)\"}],", "", 1)
+	x := startBroker(t, Options{Objects: objects(t, text)})
+	if got := x.get("/prod/hello"); got != "404 route not found" {
+		t.Errorf("before: %s", got)
+	}
+	w := frontend
+	w.def = &Component{Type: typeKubeFox, Routes: []ComponentRoute{{ID: 4, Rule: "Path(`/{{.Vars.subPath}}/hello`)"}}}
+	f := x.connect(w)
+	f.handler = func(r *received) { f.respond(r, 200, fmt.Sprint(r.route), nil) }
+	if got := x.get("/prod/hello"); got != "200 4" {
+		t.Errorf("after: %s", got)
+	}
+}
+
+// An adapter of the platform brings requests over gRPC.
+func TestExternalAdapter(t *testing.T) {
+	for d, name := range map[dialect]string{dialect4: "D4", dialect3: "D3"} {
+		t.Run(name, func(t *testing.T) {
+			x := startBroker(t, Options{})
+			w := httpsrv
+			w.d = d
+			a := x.connect(w)
+			f := x.connect(frontend) // speaks D4
+			f.handler = func(r *received) { f.respond(r, 200, fmt.Sprint(r.route), nil) }
+			f.write(&Event{HasContext: true, Context: Context{Platform: "lab"}, HasSource: true, Source: f.id, Category: categoryMessage, Values: []entry{{"a", []byte("1")}}})
+			e := a.child(&Event{TTL: int64(10 * time.Second), Context: Context{Platform: "lab"}}, "")
+			e.HasTarget, e.Values = false, []entry{{"path", []byte(`"/prod/hello"`)}, {"method", []byte(`"GET"`)}}
+			f.settled()
+			if answer := a.request(e); string(answer.Content) != "0" || statusOf(answer) != 200 {
+				t.Errorf("got %+v", answer)
+			}
+		})
+	}
+}
+
+// settled waits until the broker has taken what the component said before.
+func (s *standin) settled() {
+	s.t.Helper()
+	e := s.child(&Event{TTL: int64(10 * time.Second), Context: Context{"lab", "none", "none", ""}}, "x")
+	s.request(e)
+}
+
+func TestForgedEventsEndTheStream(t *testing.T) {
+	for name, change := range map[string]func(*Event){
+		"no context":      func(e *Event) { e.HasContext = false },
+		"no source":       func(e *Event) { e.HasSource = false },
+		"another id":      func(e *Event) { e.Source.ID = "other" },
+		"a broker id":     func(e *Event) { e.Source.BrokerID = "b" },
+		"another name":    func(e *Event) { e.Source.Name = "backend" },
+		"other platforms": func(e *Event) { e.Context.Platform = "x" },
+		"a bad value":     func(e *Event) { e.Values = []entry{{"a", []byte("\x1a\x7f")}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := startBroker(t, Options{})
+			f, b := x.connect(frontend), x.connect(backend)
+			e := f.child(&Event{TTL: 1e9, Context: Context{"lab", "qa", "hello-main", ""}}, "backend")
+			change(e)
+			f.write(e)
+			if got := f.end(); got != "PermissionDenied component unauthorized" {
+				t.Errorf("got %s", got)
+			}
+			b.settled()
+		})
+	}
+}
+
+func TestWhoMayConnect(t *testing.T) {
+	x := startBroker(t, Options{})
+	for name, change := range map[string]func(*who){
+		"another platform": func(w *who) { w.platform = "other" },
+		"a wrong token":    func(w *who) { w.token = "backend-token" },
+		"no token":         func(w *who) { w.token = "" },
+		"another hash":     func(w *who) { w.hash = "aaaaaaaaaaab" },
+		"another type":     func(w *who) { w.kind = "HTTPAdapter" },
+		"another app":      func(w *who) { w.app = "other" },
+		"no app":           func(w *who) { w.app = "" },
+		"no such name":     func(w *who) { w.name = "none" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := frontend
+			change(&w)
+			s := x.begin(w)
+			s.register(w)
+			if got := s.end(); got != "PermissionDenied component unauthorized" {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+	w := httpsrv
+	w.pod = "pod-2"
+	s := x.begin(w)
+	s.register(w)
+	if got := s.end(); got != "PermissionDenied component unauthorized" {
+		t.Errorf("another pod: %s", got)
+	}
+	x.connect(httpsrv)
+}
+
+// The first event has to be the registration, and the metadata whole.
+func TestBadBeginnings(t *testing.T) {
+	x := startBroker(t, Options{})
+	for name, change := range map[string]func(e *Event){
+		"no registration": func(e *Event) { e.Type = typeHTTP },
+		"no request":      func(e *Event) { e.Category = categoryMessage },
+		"no JSON":         func(e *Event) { e.Content = []byte("x") },
+		"another type":    func(e *Event) { e.ContentType = "text/plain" },
+		"forged":          func(e *Event) { e.Source.ID = "x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := x.begin(frontend)
+			e := &Event{
+				ID: newEventID(), Type: typeRegister, Category: categoryRequest, TTL: 1e9, HasContext: true, Context: Context{Platform: "lab"},
+				HasSource: true, Source: s.id, ContentType: "application/json", Content: []byte(`{"type":"KubeFox"}`),
+			}
+			change(e)
+			s.write(e)
+			_, s.err = s.recv()
+			close(s.ended)
+			if got := s.end(); got != "PermissionDenied component unauthorized" {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+	t.Run("metadata given twice", func(t *testing.T) {
+		stream, stop := dialStream(t, x.grpc, "app", "hello", "component", "frontend", "hash", "aaaaaaaaaaaa", "id", "1", "id", "2", "platform", "lab", "token", "frontend-token", "type", "KubeFox")
+		defer stop()
+		var f frame
+		if err := stream.RecvMsg(&f); err == nil || !strings.Contains(err.Error(), "component unauthorized") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,248 @@
+package components
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// waiting are the HTTP requests that wait for their responses, by the id of their events.
+type waiting struct {
+	mu  sync.Mutex
+	all map[string]chan reply // each of room one
+}
+
+// reply is a response, or why there is none.
+type reply struct {
+	event   Event
+	failure *Failure
+}
+
+func (w *waiting) add(id string) chan reply {
+	c := make(chan reply, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = map[string]chan reply{}
+	}
+	w.all[id] = c
+	return c
+}
+
+func (w *waiting) remove(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.all, id)
+}
+
+// answer brings a response to who waits for it. What it aliases is not changed.
+func (w *waiting) answer(e *Event) { w.give(e.ParentID, reply{event: *e}) }
+
+func (w *waiting) give(id string, r reply) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.all[id]; c != nil {
+		select {
+		case c <- r:
+		default: // the first response counts
+		}
+	}
+}
+
+// web takes what became of a request's event.
+type web struct{ b *Broker }
+
+func (w web) answer(e *Event, f *Failure) {
+	if f != nil {
+		w.b.waiting.give(e.ID, reply{failure: f})
+	}
+}
+
+// ServeHTTP makes an event of a request, and the answer of what comes back.
+func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	deadline := b.o.Now().Add(b.o.TTL)
+	q := MapRequest(r)
+	body, failure := b.body(r)
+	if failure != nil {
+		drain(w, r, int64(b.o.MaxEvent))
+		b.refuse(w, failure)
+		return
+	}
+	e := b.requestEvent(&q, r, body)
+	answer := b.waiting.add(e.ID)
+	defer b.waiting.remove(e.ID)
+	w.Header().Set("kubefox-adapter", b.web.key())
+	w.Header().Set("kubefox-event-id", e.ID)
+	in, f := b.inlets.Get().(*inlet), b.finders.Get().(*Finder)
+	e.TTL = int64(deadline.Sub(b.o.Now()))
+	b.send(in, f, e, viaRequest, web{b})
+	b.inlets.Put(in)
+	b.finders.Put(f)
+	timer := time.NewTimer(deadline.Sub(b.o.Now()))
+	defer timer.Stop()
+	select {
+	case x := <-answer:
+		b.respond(w, &x)
+	case <-timer.C:
+		b.expired(w)
+	case <-r.Context().Done():
+	}
+}
+
+// body reads a request's body, up to the largest event.
+func (b *Broker) body(r *http.Request) ([]byte, *Failure) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	if r.ContentLength > int64(b.o.MaxEvent) {
+		return nil, fail(codeContentTooLarge, "")
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, int64(b.o.MaxEvent)+1))
+	if err != nil {
+		return nil, fail(codeInvalid, "the body could not be read")
+	}
+	if len(body) > b.o.MaxEvent {
+		return nil, fail(codeContentTooLarge, "")
+	}
+	return body, nil
+}
+
+// drain reads what is left of a body that is refused, within bounds: a client that is still sending when the connection closes does not see the answer.
+func drain(w http.ResponseWriter, r *http.Request, most int64) {
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(2 * time.Second))
+	io.CopyN(io.Discard, r.Body, most)
+}
+
+// requestEvent is the event of a request.
+func (b *Broker) requestEvent(q *Request, r *http.Request, body []byte) *Event {
+	e := &Event{
+		ID: newEventID(), Type: q.Type, Category: categoryRequest, CreateTime: b.o.Now().UnixNano(),
+		HasContext: true, Context: q.Context, HasSource: true, Source: b.web, ContentType: r.Header.Get("Content-Type"), Content: body,
+	}
+	e.Context.Platform = b.now.Load().objects.Platform
+	e.Values = []entry{
+		{"url", jsonText(q.URL)}, {"host", jsonText(q.Host)}, {"path", jsonText(q.Path)}, {"method", jsonText(q.Method)},
+		{"header", jsonLists(q.Header)}, {"queryParam", jsonLists(q.Query)},
+	}
+	e.Span = spanOf(r.Header.Get("Traceparent"), r.Header.Get("Tracestate"), q.Sampled)
+	return e
+}
+
+func jsonLists(m map[string][]string) []byte {
+	if len(m) == 0 {
+		return []byte("{}")
+	}
+	text, _ := json.Marshal(m) // lists of strings are never refused
+	return text
+}
+
+func (b *Broker) expired(w http.ResponseWriter) {
+	plainText(w, b.o.ExpiredStatus, "time out")
+}
+
+// refuse answers with a failure.
+func (b *Broker) refuse(w http.ResponseWriter, f *Failure) {
+	if f.Code == codeTimeout {
+		b.expired(w)
+		return
+	}
+	plainText(w, f.HTTP, f.Error())
+}
+
+func plainText(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(code)
+	io.WriteString(w, text)
+}
+
+// respond makes the answer of a response.
+func (b *Broker) respond(w http.ResponseWriter, x *reply) {
+	if x.failure != nil {
+		b.refuse(w, x.failure)
+		return
+	}
+	e := &x.event
+	h := w.Header()
+	for _, k := range [...]struct{ name, value string }{
+		{"kubefox-platform", e.Context.Platform}, {"kubefox-virtual-environment", e.Context.Environment},
+		{"kubefox-app-deployment", e.Context.Deployment}, {"kubefox-release-manifest", e.Context.Manifest},
+	} {
+		if k.value != "" {
+			h.Set(k.name, k.value)
+		}
+	}
+	if e.Type == typeError {
+		b.refuse(w, failureOf(e.Content))
+		return
+	}
+	if text, ok := value(e.Values, "header"); ok {
+		if v, err := parseValue(text); err == nil {
+			lists, _ := v.(map[string][]string)
+			for name, list := range lists {
+				for _, s := range list {
+					h.Add(name, s)
+				}
+			}
+		}
+	}
+	if e.ContentType != "" {
+		h.Set("Content-Type", e.ContentType)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(e.Content)))
+	w.WriteHeader(statusOf(e))
+	w.Write(e.Content)
+}
+
+// statusOf is the status of a response: 200 where it says none, or none that there is.
+func statusOf(e *Event) int {
+	if text, ok := value(e.Values, "statusCode"); ok {
+		if v, err := parseValue(text); err == nil {
+			if n, ok := v.(float64); ok && n >= 200 && n <= 599 {
+				return int(n)
+			}
+		}
+	}
+	return http.StatusOK
+}
+
+// Gateway is the HTTP listener whose requests become events.
+type Gateway struct {
+	ln  net.Listener
+	srv *http.Server
+}
+
+// ListenHTTP opens the port for requests; t nil is without TLS.
+func (b *Broker) ListenHTTP(address string, t *tls.Config) (*Gateway, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if t != nil {
+		ln = tls.NewListener(ln, t)
+	}
+	return &Gateway{ln, &http.Server{
+		Handler: b, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ReadTimeout: b.o.TTL + 10*time.Second, MaxHeaderBytes: 1 << 20,
+	}}, nil
+}
+
+// Addr is the address that was bound.
+func (g *Gateway) Addr() net.Addr { return g.ln.Addr() }
+
+// Serve answers until Close.
+func (g *Gateway) Serve() error {
+	if err := g.srv.Serve(g.ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close ends it; requests that are being answered have until ctx ends.
+func (g *Gateway) Close(ctx context.Context) error { return g.srv.Shutdown(ctx) }

@@ -1,0 +1,429 @@
+package components
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/internal/nats"
+	"github.com/fingerpost/fingerpost/routetable"
+)
+
+// Names in NATS.
+const (
+	groupSubjects  = "evt.js." // of component groups: kept until a replica of the group has the event
+	brokerSubjects = "evt.brk."
+	eventStream    = "EVENTS"
+	registrations  = "COMPONENTS" // bucket: what components registered
+	servings       = "SERVING"    // bucket: which groups each broker has replicas of
+)
+
+// Times of the bucket of servings: a broker that says nothing for so long serves nothing.
+const (
+	beat     = 2 * time.Second
+	lifeless = 5 * beat
+)
+
+// others is what other brokers are told, and tell. It keeps no routes: the groups that they serve are rows.
+type others struct {
+	b       *Broker
+	nc      *nats.Conn
+	known   *nats.Bucket
+	serving *nats.Bucket
+	changed chan struct{} // of room one: the groups here are others
+
+	mu     sync.Mutex // guards what follows; never held while NATS or the table is asked
+	groups map[string]*group
+	seen   map[string]time.Time // brokers, and when they said something last
+}
+
+// group is a component group with replicas here.
+type group struct {
+	id       ComponentID
+	replicas int
+	sub      *nats.Subscription // nil while it is made
+}
+
+// natsSource marks what came by NATS: it does not go back there.
+type natsSource struct{}
+
+// joinNATS connects the broker to others.
+func (b *Broker) joinNATS(nc *nats.Conn) error {
+	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	defer cancel()
+	o := &others{b: b, nc: nc, changed: make(chan struct{}, 1), groups: map[string]*group{}, seen: map[string]time.Time{}}
+	if err := nc.EnsureStream(ctx, nats.Stream{Name: eventStream, Subjects: []string{groupSubjects + ">"}, MaxAge: 72 * time.Hour, MaxBytes: 1 << 30}); err != nil {
+		return fmt.Errorf("nats stream %s: %w", eventStream, err)
+	}
+	var err error
+	if o.known, err = nc.Bucket(ctx, registrations, 12*time.Hour); err != nil {
+		return fmt.Errorf("nats bucket %s: %w", registrations, err)
+	}
+	if o.serving, err = nc.Bucket(ctx, servings, lifeless); err != nil {
+		return fmt.Errorf("nats bucket %s: %w", servings, err)
+	}
+	in, f, mu := b.newInletOf(natsSource{}), NewFinder(), &sync.Mutex{}
+	sub, err := nc.Subscribe(brokerSubjects+b.id.ID, "broker-"+b.id.ID, func(m *nats.Message) {
+		mu.Lock()
+		defer mu.Unlock()
+		o.handle(in, f, m)
+	})
+	if err != nil {
+		return fmt.Errorf("nats: %w", err)
+	}
+	b.others = o
+	b.node.Handle("nats", o)
+	b.start(func() { o.watch(o.serving, o.noteServing) })
+	b.start(func() { o.watch(o.known, o.noteRegistration) })
+	b.start(func() { defer sub.Stop(); o.tell() })
+	return nil
+}
+
+// watch follows a bucket, also when the server was away.
+func (o *others) watch(bucket *nats.Bucket, changed func(key string, value []byte)) {
+	for o.b.ctx.Err() == nil {
+		if err := bucket.Watch(o.b.ctx, changed); err != nil {
+			o.b.log.Warn("nats: a bucket cannot be watched", "error", err)
+		}
+		select {
+		case <-o.b.ctx.Done():
+		case <-time.After(beat):
+		}
+	}
+}
+
+// tell tells others, now and then and when that changes, which groups have replicas here, and forgets brokers that say nothing.
+func (o *others) tell() {
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for {
+		o.put()
+		select {
+		case <-o.b.ctx.Done():
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			o.stopAll()
+			if err := o.serving.Delete(ctx, o.b.id.ID); err != nil {
+				o.b.log.Debug("nats: others could not be told of the end", "error", err)
+			}
+			return
+		case <-o.changed:
+		case <-tick.C:
+			o.forgetLifeless()
+		}
+	}
+}
+
+// serves is a group as brokers tell of it.
+type serves struct {
+	Address string `json:"address"`
+	Subject string `json:"subject"`
+}
+
+func (o *others) put() {
+	o.mu.Lock()
+	list := []serves{}
+	for _, g := range o.groups {
+		if g.sub != nil {
+			list = append(list, serves{g.id.address(), groupSubjects + g.id.subject()})
+		}
+	}
+	o.mu.Unlock()
+	slices.SortFunc(list, func(a, b serves) int { return strings.Compare(a.Address, b.Address) })
+	text, err := json.Marshal(list)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(o.b.ctx, lifeless)
+	defer cancel()
+	if err := o.serving.Put(ctx, o.b.id.ID, text); err != nil && o.b.ctx.Err() == nil {
+		o.b.log.Warn("nats: others cannot be told which components are here", "error", err)
+	}
+}
+
+// noteServing makes rows of what another broker serves.
+func (o *others) noteServing(broker string, value []byte) {
+	if broker == o.b.id.ID {
+		return
+	}
+	var list []serves
+	if value != nil && (len(value) > 1<<20 || json.Unmarshal(value, &list) != nil) {
+		return
+	}
+	origin := "nats:" + broker
+	command := admin.Renew{Withdraw: []string{origin}}
+	for _, s := range list {
+		if !strings.HasPrefix(s.Subject, groupSubjects) {
+			continue
+		}
+		pattern, ok := routetable.QuotePattern("comp:" + s.Address)
+		if !ok {
+			continue
+		}
+		r := routetable.NewRoute(pattern, "nats:"+s.Subject)
+		r.Origin, r.Pick, r.Order = origin, routetable.PickAny, 10
+		command.Rows = append(command.Rows, r)
+	}
+	o.mu.Lock()
+	if o.seen[broker] = time.Now(); value == nil {
+		delete(o.seen, broker)
+	}
+	o.mu.Unlock()
+	if o.isAsserted(&command) {
+		return
+	}
+	if _, err := o.b.core.Do(caller, command); err != nil {
+		o.b.log.Warn("rows of another broker could not be made", "broker", broker, "error", err)
+	}
+}
+
+// isAsserted tells whether the rows are there already.
+func (o *others) isAsserted(command *admin.Renew) bool {
+	s := o.b.core.Table().Snapshot()
+	for _, r := range command.Rows {
+		if s.Find(r.Pattern, r.Address, r.Origin) == nil {
+			return false
+		}
+	}
+	return s.Origins()[command.Withdraw[0]] == len(command.Rows)
+}
+
+// forgetLifeless takes away the rows of brokers that have said nothing for long.
+func (o *others) forgetLifeless() {
+	var gone []string
+	o.mu.Lock()
+	for broker, at := range o.seen {
+		if time.Since(at) > lifeless {
+			gone = append(gone, broker)
+		}
+	}
+	o.mu.Unlock()
+	for _, broker := range gone {
+		o.b.log.Warn("another broker has gone", "broker", broker)
+		o.noteServing(broker, nil)
+	}
+}
+
+// registered is a registration as the bucket has it.
+type registered struct {
+	App        string     `json:"app,omitempty"`
+	Name       string     `json:"name"`
+	Hash       string     `json:"hash"`
+	Definition *Component `json:"definition"`
+}
+
+// register keeps a registration for all brokers.
+func (o *others) register(id *ComponentID, def *Component) {
+	text, err := json.Marshal(registered{id.App, id.Name, id.Hash, def})
+	if err != nil {
+		return
+	}
+	kind := "component/"
+	if id.Type != typeKubeFox {
+		kind = "adapter/"
+	}
+	ctx, cancel := context.WithTimeout(o.b.ctx, lifeless)
+	defer cancel()
+	if err := o.known.Put(ctx, kind+id.group(), text); err != nil {
+		o.b.log.Warn("nats: a registration could not be kept", "component", id.group(), "error", err)
+	}
+}
+
+// noteRegistration takes up what a component registered at another broker.
+func (o *others) noteRegistration(_ string, value []byte) {
+	var r registered
+	if value == nil || len(value) > 1<<20 || json.Unmarshal(value, &r) != nil || r.Definition == nil {
+		return
+	}
+	id := ComponentID{App: r.App, Name: r.Name, Hash: r.Hash}
+	if o.b.registry.note(&id, r.Definition) && r.Definition.Routes != nil {
+		if err := o.b.Change(func(*Objects) error { return nil }); err != nil {
+			o.b.log.Warn("routes of a registration could not be used", "component", id.group(), "error", err)
+		}
+	}
+}
+
+// join notes a replica here; the first of a group begins to take the group's events.
+func (o *others) join(id ComponentID) {
+	id.ID = ""
+	o.mu.Lock()
+	g := o.groups[id.group()]
+	if g == nil {
+		g = &group{id: id}
+		o.groups[id.group()] = g
+	}
+	g.replicas++
+	first := g.replicas == 1
+	o.mu.Unlock()
+	if first {
+		o.b.start(func() { o.take(g) })
+	}
+}
+
+// take begins to take the group's events; it tries until it can, or the group is gone.
+func (o *others) take(g *group) {
+	in, f, mu := o.b.newInletOf(natsSource{}), NewFinder(), &sync.Mutex{}
+	handle := func(m *nats.Message) {
+		mu.Lock()
+		defer mu.Unlock()
+		o.handle(in, f, m)
+	}
+	for o.b.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(o.b.ctx, lifeless)
+		sub, err := o.nc.Consume(ctx, eventStream, g.id.group(), groupSubjects+g.id.subject(), 5*o.b.o.TTL, handle)
+		cancel()
+		if err == nil {
+			o.mu.Lock()
+			gone := g.replicas == 0
+			g.sub = sub
+			o.mu.Unlock()
+			if gone {
+				sub.Stop()
+			}
+			o.poke()
+			return
+		}
+		o.b.log.Warn("nats: the events of a group cannot be taken", "group", g.id.group(), "error", err)
+		select {
+		case <-o.b.ctx.Done():
+		case <-time.After(beat):
+		}
+	}
+}
+
+// leave notes that a replica has gone; the last of a group ends what the first began.
+func (o *others) leave(id ComponentID) {
+	id.ID = ""
+	o.mu.Lock()
+	g := o.groups[id.group()]
+	var stop *nats.Subscription
+	if g != nil {
+		if g.replicas--; g.replicas == 0 {
+			delete(o.groups, id.group())
+			stop = g.sub
+		}
+	}
+	o.mu.Unlock()
+	if stop != nil {
+		stop.Stop()
+		o.poke()
+	}
+}
+
+func (o *others) stopAll() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, g := range o.groups {
+		if g.sub != nil {
+			g.sub.Stop()
+		}
+	}
+}
+
+func (o *others) poke() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+// handle takes an event that came by NATS.
+func (o *others) handle(in *inlet, f *Finder, m *nats.Message) {
+	e := &Event{}
+	if _, err := e.parse(bytes.Clone(m.Data)); err != nil {
+		o.b.log.Warn("nats: a message that is no event", "subject", m.Subject)
+		m.Done(true)
+		return
+	}
+	if !m.At.IsZero() {
+		e.TTL -= int64(max(o.b.o.Now().Sub(m.At), 0))
+	}
+	o.b.send(in, f, e, viaNATS, natsSender{o, m})
+}
+
+// natsSender takes what became of an event that came by NATS.
+type natsSender struct {
+	o *others
+	m *nats.Message
+}
+
+// maxTries is how many brokers an event is offered to.
+const maxTries = 3
+
+// answer has the event offered to another broker where the last replica here has just gone and others serve the group; else a request is
+// answered with the failure. An event goes nowhere again when its life is over.
+func (s natsSender) answer(e *Event, f *Failure) {
+	gone := f != nil && (f.Code == codeComponentGone || f.Code == codeBrokerUnavailable)
+	if gone && s.m.Tries > 0 && s.m.Tries < maxTries && s.o.b.hasRows(e) {
+		s.m.Done(false)
+		return
+	}
+	s.m.Done(true)
+	if f == nil || e.Category != categoryRequest || f.Code == codeTimeout || e.Source.BrokerID == "" {
+		return
+	}
+	s.o.publish(brokerSubjects+e.Source.BrokerID, s.o.b.errorEvent(e, f))
+}
+
+// hasRows tells whether others serve the target of an event.
+func (b *Broker) hasRows(e *Event) bool {
+	return e.TTL > 0 && len(b.core.Table().Snapshot().LookupInto(nil, "comp:"+e.Target.address(), nil)) > 0
+}
+
+func (o *others) publish(subject string, e *Event) error {
+	return o.nc.Publish(subject, e.ID, e.append(nil, dialect4))
+}
+
+// Outlet finds the outlet of a subject. It is the broker's part of forwarder.Scheme.
+func (o *others) Outlet(hop *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
+	if !strings.HasPrefix(hop.Name, groupSubjects) {
+		return nil
+	}
+	return subject{o, hop.Name}
+}
+
+// subject is a NATS subject as an outlet. Two of one name are equal.
+type subject struct {
+	o    *others
+	name string
+}
+
+// Deliver publishes copies, but none that came by NATS.
+func (s subject) Deliver(batch []*forwarder.Copy) (taken int, err error) {
+	for _, c := range batch {
+		if _, back := c.Message.Source().(natsSource); back {
+			return taken, forwarder.ErrGone
+		}
+		data, ok := s.o.b.tickets.data(c.Message)
+		if !ok {
+			c.Settle(forwarder.Rejected(wire.CondNotImplemented, "not an event of a component"))
+			taken++
+			continue
+		}
+		var e Event
+		event := eventOf(data)
+		if _, err := e.parse(event); err != nil {
+			return taken, forwarder.ErrGone
+		}
+		if err := s.o.nc.Publish(s.name, e.ID, event); err != nil {
+			return taken, forwarder.ErrGone
+		}
+		c.Settle(forwarder.Outcome{Kind: wire.Accepted})
+		taken++
+	}
+	return taken, nil
+}
+
+// Present tells whether NATS is there.
+func (s subject) Present() bool { return s.o.nc.Connected() }
+
+// Busy is always none: what was published is NATS's.
+func (s subject) Busy() int { return 0 }

@@ -1,0 +1,160 @@
+package components
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fingerpost/fingerpost/internal/nats"
+)
+
+// together starts brokers that share a NATS: the first has the server, the others connect to it.
+func together(t *testing.T, n int, o Options) []*testBroker {
+	var list []*testBroker
+	url := "embedded://127.0.0.1:0"
+	for i := range n {
+		nc, err := nats.Open(nats.Options{URL: url, Name: fmt.Sprint("b", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		if i == 0 {
+			url = nc.URL()
+		}
+		o.NATS = nc
+		list = append(list, startBroker(t, o))
+	}
+	return list
+}
+
+// knows waits until the broker has a row for a component, or has none.
+func (x *testBroker) knows(address string, rows int) {
+	x.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		n := 0
+		for _, g := range x.core.Table().Snapshot().LookupInto(nil, "comp:"+address, nil) {
+			n += len(g.Matches)
+		}
+		if n == rows {
+			return
+		}
+	}
+	x.t.Fatalf("comp:%s has not %d rows", address, rows)
+}
+
+// The frontend is at one broker, the backend at another, requests come in at a third.
+func TestThreeBrokers(t *testing.T) {
+	list := together(t, 3, Options{TTL: 20 * time.Second})
+	web, one, two := list[0], list[1], list[2]
+	f, b := one.connect(frontend), two.connect(backend)
+	b.handler = func(r *received) { b.respond(r, 200, strings.Trim(r.env["who"], `"`), nil) }
+	f.handler = func(r *received) {
+		answer := f.request(f.child(&r.Event, "backend"))
+		f.respond(r, 200, fmt.Sprintf("%d %s", r.route, answer.Content), nil)
+	}
+	web.knows("hello/frontend@aaaaaaa", 1)
+	one.knows("hello/backend@bbbbbbb", 1)
+	for range 5 {
+		if got := web.get("/prod/hello"); got != "200 0 Universe" {
+			t.Errorf("got %s", got)
+		}
+	}
+	// A failure at the far broker comes back.
+	if err := two.b.Change(func(o *Objects) error { delete(o.Deployments, "hello-main"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
+	if got := errorOf(f.request(f.child(base, "backend"))); got != `404 not found: AppDeployment "hello-main" not found` {
+		t.Errorf("got %s", got)
+	}
+	// A replica here is taken before those elsewhere; when the last one is gone everywhere that is told at once.
+	own := web.connect(frontend)
+	own.handler = func(r *received) { own.respond(r, 200, "here", nil) }
+	for range 5 {
+		if got := web.get("/prod/hello"); got != "200 here" {
+			t.Errorf("got %s", got)
+		}
+	}
+	own.stream.CloseSend()
+	own.end()
+	f.stream.CloseSend()
+	f.end()
+	web.knows("hello/frontend@aaaaaaa", 0)
+	start := time.Now()
+	if got := web.get("/prod/hello"); got != "502 component gone" || time.Since(start) > 10*time.Second {
+		t.Errorf("got %s after %v", got, time.Since(start))
+	}
+}
+
+// What a component registers at one broker another uses, where the deployment gives no routes; NATS keeps it.
+func TestRegistrationsAreShared(t *testing.T) {
+	text := strings.Replace(lab, "routes: [{id: 0, rule: \"All() && Path(`/{{.Vars.subPath}}/hello`)\"}, {id: 1, rule: \"PathPrefix(`/{{.Vars.subPath}}/{x}`)\"}],", "", 1)
+	list := together(t, 2, Options{Objects: objects(t, text)})
+	w := frontend
+	w.def = &Component{Type: typeKubeFox, Routes: []ComponentRoute{{ID: 4, Rule: "Path(`/{{.Vars.subPath}}/hello`)"}}}
+	f := list[0].connect(w)
+	f.handler = func(r *received) { f.respond(r, 200, fmt.Sprint(r.route), nil) }
+	list[1].knows("hello/frontend@aaaaaaa", 1)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		got := list[1].get("/prod/hello")
+		if got == "200 4" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got %s", got)
+		}
+	}
+}
+
+// A broker is killed under load: every request is answered, by 200 or by a failure within its life, and the other replica takes over.
+func TestABrokerIsKilled(t *testing.T) {
+	list := together(t, 3, Options{TTL: 2 * time.Second})
+	web, one, two := list[0], list[1], list[2]
+	var handled sync.Map
+	for _, x := range []*testBroker{one, two} {
+		f := x.connect(frontend)
+		f.handler = func(r *received) {
+			handled.Store(r.ID, true)
+			f.respond(r, 200, r.ID, nil)
+		}
+	}
+	web.knows("hello/frontend@aaaaaaa", 2)
+	var ok, failed, lost atomic.Int64
+	var load sync.WaitGroup
+	killed := make(chan struct{})
+	for range 4 {
+		load.Go(func() {
+			for i := 0; i < 100; i++ {
+				start := time.Now()
+				code, body, _ := web.do("GET", "/prod/hello", "")
+				if _, there := handled.Load(body); code == 200 && !there {
+					lost.Add(1)
+				}
+				switch {
+				case code == 200:
+					ok.Add(1)
+				case time.Since(start) > 8*time.Second:
+					t.Errorf("a failure after %v", time.Since(start))
+				default:
+					failed.Add(1)
+				}
+				if i == 20 {
+					select {
+					case killed <- struct{}{}:
+						one.b.o.NATS.Close() // the broker is cut off without a word
+					default:
+					}
+				}
+			}
+		})
+	}
+	<-killed
+	load.Wait()
+	if got := web.get("/prod/hello"); lost.Load() > 0 || ok.Load() < 200 || !strings.HasPrefix(got, "200 ") {
+		t.Errorf("%d ok, %d failed, %d lost, at the end %s", ok.Load(), failed.Load(), lost.Load(), got)
+	}
+	t.Logf("%d ok, %d failed", ok.Load(), failed.Load())
+}

@@ -1,0 +1,334 @@
+package components
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Objects are what the broker goes by: which components there are, in which environments, and what is released. A change makes new ones.
+type Objects struct {
+	Platform            string                         `yaml:"platform"`
+	Adapters            []Identity                     `yaml:"adapters"` // components of the platform: where requests come in, and go out
+	Environments        map[string]*Environment        `yaml:"environments"`
+	VirtualEnvironments map[string]*VirtualEnvironment `yaml:"virtualEnvironments"`
+	Deployments         map[string]*Deployment         `yaml:"deployments"`
+	HTTPAdapters        map[string]*HTTPAdapter        `yaml:"httpAdapters"`
+	Components          []Identity                     `yaml:"components"` // who the holder of a token is
+}
+
+// Identity is a component, and the token that it shows.
+type Identity struct {
+	App     string `yaml:"app"`
+	Name    string `yaml:"name"`
+	Type    string `yaml:"type"` // empty is KubeFox for components
+	Hash    string `yaml:"hash"`
+	Pod     string `yaml:"pod"`     // of an adapter; empty is any
+	Token   Secret `yaml:"token"`   // empty: it is known by something else
+	Dialect string `yaml:"dialect"` // D3 or D4; empty: it shows
+}
+
+// Environment is a set of variables.
+type Environment struct {
+	Policy  string            `yaml:"policy"` // testing or stable; empty is testing
+	Vars    map[string]any    `yaml:"vars"`
+	Secrets map[string]Secret `yaml:"secrets"`
+}
+
+// VirtualEnvironment is an environment with changes, and what is released to it.
+type VirtualEnvironment struct {
+	Environment string             `yaml:"environment"`
+	Vars        map[string]any     `yaml:"vars"`
+	Secrets     map[string]Secret  `yaml:"secrets"`
+	Release     map[string]Release `yaml:"release"` // by app
+}
+
+// Release is a deployment that takes the requests of an app which name none.
+type Release struct {
+	AppDeployment string `yaml:"appDeployment"`
+	Version       string `yaml:"version"`
+}
+
+// Deployment is components of an app that belong together.
+type Deployment struct {
+	App        string                `yaml:"app"`
+	Version    string                `yaml:"version"`
+	Available  *bool                 `yaml:"available"` // nil is true: only what is available can be released
+	Components map[string]*Component `yaml:"components"`
+}
+
+// Component is a component of a deployment, as it says of itself when it registers.
+type Component struct {
+	Type           string                `yaml:"type" json:"type"`
+	Hash           string                `yaml:"hash" json:"hash"`
+	Image          string                `yaml:"image" json:"image,omitempty"`
+	Routes         []ComponentRoute      `yaml:"routes" json:"routes"`
+	DefaultHandler bool                  `yaml:"defaultHandler" json:"defaultHandler,omitempty"`
+	EnvVarSchema   map[string]VarSchema  `yaml:"envVarSchema" json:"envVarSchema,omitempty"`
+	Dependencies   map[string]Dependency `yaml:"dependencies" json:"dependencies,omitempty"`
+}
+
+// ComponentRoute is a route of a component; its id is the component's own.
+type ComponentRoute struct {
+	ID           int                  `yaml:"id" json:"id"`
+	Rule         string               `yaml:"rule" json:"rule"`
+	Priority     int                  `yaml:"priority" json:"priority,omitempty"` // not looked at
+	EnvVarSchema map[string]VarSchema `yaml:"envVarSchema" json:"envVarSchema,omitempty"`
+}
+
+// VarSchema says what a component expects of a variable.
+type VarSchema struct {
+	Type     string `yaml:"type" json:"type,omitempty"` // Array, Boolean, Number, String; empty is any
+	Required bool   `yaml:"required" json:"required"`
+}
+
+// Dependency is what a component calls.
+type Dependency struct {
+	Type string `yaml:"type" json:"type"`
+}
+
+// HTTPAdapter is a place outside that components call by name.
+type HTTPAdapter struct {
+	URL                string            `yaml:"url"` // a template, as the headers' values are
+	Headers            map[string]string `yaml:"headers"`
+	InsecureSkipVerify bool              `yaml:"insecureSkipVerify"`
+	FollowRedirects    string            `yaml:"followRedirects"` // Never (default), SameHost, Always
+}
+
+// Types of components.
+const (
+	typeKubeFox     = "KubeFox"
+	typeHTTPAdapter = "HTTPAdapter"
+	typeDBAdapter   = "DBAdapter"
+	typeBroker      = "Broker"
+)
+
+// Secret is a text that is never shown: written as it is, or {file: NAME}, or {env: NAME}.
+type Secret struct{ text, file, env string }
+
+// UnmarshalYAML reads a secret.
+func (s *Secret) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		return n.Decode(&s.text)
+	}
+	var from map[string]string
+	if err := n.Decode(&from); err != nil || len(from) != 1 || from["file"] == "" && from["env"] == "" {
+		return fmt.Errorf("line %d: a secret: write its text, {file: NAME} or {env: NAME}", n.Line)
+	}
+	s.file, s.env = from["file"], from["env"]
+	return nil
+}
+
+// String hides it.
+func (Secret) String() string { return "***" }
+
+// GoString hides it.
+func (Secret) GoString() string { return "***" }
+
+// MarshalYAML hides it.
+func (Secret) MarshalYAML() (any, error) { return "***", nil }
+
+// maxSecret is the largest file of a secret.
+const maxSecret = 1 << 20
+
+// read gives the secret's text; ok is false where it cannot be had.
+func (s Secret) read() (string, bool) {
+	switch {
+	case s.env != "":
+		return os.LookupEnv(s.env)
+	case s.file != "":
+		text, err := readBounded(s.file, maxSecret)
+		return strings.TrimRight(string(text), "\r\n"), err == nil
+	}
+	return s.text, s.text != ""
+}
+
+// maxObjects is the largest components.yaml.
+const maxObjects = 16 << 20
+
+// ReadObjects reads components.yaml. Files that it names are relative to it.
+func ReadObjects(file string) (*Objects, error) {
+	text, err := readBounded(file, maxObjects)
+	if err != nil {
+		return nil, err
+	}
+	o, err := ParseObjects(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	o.resolve(filepath.Dir(file))
+	return o, nil
+}
+
+func readBounded(name string, most int64) ([]byte, error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", name) // to open a pipe may take for ever
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s: larger than %d bytes", name, most)
+	}
+	return text, err
+}
+
+// resolve makes the names of files relative to a directory.
+func (o *Objects) resolve(dir string) {
+	at := func(s *Secret) {
+		if s.file != "" && !filepath.IsAbs(s.file) {
+			s.file = filepath.Join(dir, s.file)
+		}
+	}
+	all := func(m map[string]Secret) {
+		for name, s := range m {
+			at(&s)
+			m[name] = s
+		}
+	}
+	for i := range o.Adapters {
+		at(&o.Adapters[i].Token)
+	}
+	for i := range o.Components {
+		at(&o.Components[i].Token)
+	}
+	for _, e := range o.Environments {
+		all(e.Secrets)
+	}
+	for _, v := range o.VirtualEnvironments {
+		all(v.Secrets)
+	}
+}
+
+// ParseObjects reads the text of components.yaml. Unknown keys and what no broker can use are errors; what only a deployment or an environment
+// lacks is not: see Problem.
+func ParseObjects(text []byte) (*Objects, error) {
+	o := &Objects{}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(o); err != nil && !errors.Is(err, io.EOF) {
+		return nil, plainYAML(err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one document in the file")
+	}
+	return o, o.check()
+}
+
+// plainYAML puts what the YAML reader says on one line.
+func plainYAML(err error) error {
+	if te, ok := errors.AsType[*yaml.TypeError](err); ok {
+		return errors.New(strings.ReplaceAll(strings.Join(te.Errors, "; "), "components.", ""))
+	}
+	return err
+}
+
+// check says what no broker can use, by its path.
+func (o *Objects) check() error {
+	if o.Platform == "" {
+		return errors.New("platform: missing")
+	}
+	for _, list := range []struct {
+		key  string
+		ids  []Identity
+		kind string
+	}{{"adapters", o.Adapters, typeHTTPAdapter}, {"components", o.Components, typeKubeFox}} {
+		for i := range list.ids {
+			id := &list.ids[i]
+			if id.Type == "" {
+				id.Type = list.kind
+			}
+			if id.Name == "" || id.Hash == "" {
+				return fmt.Errorf("%s[%d]: name and hash are needed", list.key, i)
+			}
+			if id.Dialect != "" && id.Dialect != "D3" && id.Dialect != "D4" {
+				return fmt.Errorf("%s[%d].dialect: %q: write D3 or D4", list.key, i, id.Dialect)
+			}
+		}
+	}
+	return errors.Join(o.checkEnvironments(), o.checkDeployments())
+}
+
+func (o *Objects) checkEnvironments() error {
+	for name, e := range o.Environments {
+		if e == nil {
+			return fmt.Errorf("environments.%s: empty", name)
+		}
+		if _, err := varsOf(e.Vars); err != nil {
+			return fmt.Errorf("environments.%s.%w", name, err)
+		}
+		if e.Policy != "" && !strings.EqualFold(e.Policy, "testing") && !strings.EqualFold(e.Policy, "stable") {
+			return fmt.Errorf("environments.%s.policy: %q: write testing or stable", name, e.Policy)
+		}
+	}
+	for name, v := range o.VirtualEnvironments {
+		if v == nil {
+			return fmt.Errorf("virtualEnvironments.%s: empty", name)
+		}
+		if _, err := varsOf(v.Vars); err != nil {
+			return fmt.Errorf("virtualEnvironments.%s.%w", name, err)
+		}
+	}
+	return nil
+}
+
+func (o *Objects) checkDeployments() error {
+	for name, d := range o.Deployments {
+		if d == nil || d.App == "" {
+			return fmt.Errorf("deployments.%s.app: missing", name)
+		}
+		for c, x := range d.Components {
+			if x == nil || x.Hash == "" {
+				return fmt.Errorf("deployments.%s.components.%s.hash: missing", name, c)
+			}
+			if x.Type == "" {
+				x.Type = typeKubeFox
+			}
+		}
+	}
+	for name, a := range o.HTTPAdapters {
+		if a == nil || a.URL == "" {
+			return fmt.Errorf("httpAdapters.%s.url: missing", name)
+		}
+		switch a.FollowRedirects {
+		case "", "Never", "SameHost", "Always":
+		default:
+			return fmt.Errorf("httpAdapters.%s.followRedirects: %q: write Never, SameHost or Always", name, a.FollowRedirects)
+		}
+	}
+	return nil
+}
+
+func varsOf(m map[string]any) (Vars, error) {
+	vars := make(Vars, len(m))
+	for name, x := range m {
+		v, err := valueOf(x)
+		if err != nil {
+			return nil, fmt.Errorf("vars.%s: %w", name, err)
+		}
+		vars[name] = v
+	}
+	return vars, nil
+}
+
+// clone is the same objects, whose maps may be changed; what they hold may not.
+func (o *Objects) clone() *Objects {
+	n := *o
+	n.Environments = maps.Clone(o.Environments)
+	n.VirtualEnvironments = maps.Clone(o.VirtualEnvironments)
+	n.Deployments = maps.Clone(o.Deployments)
+	n.HTTPAdapters = maps.Clone(o.HTTPAdapters)
+	return &n
+}
+
+func (d *Deployment) available() bool { return d.Available == nil || *d.Available }

@@ -1,0 +1,186 @@
+package components
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// routed is where an event goes: its target is in the event.
+type routed struct {
+	id      int64 // of the route; -1 the default handler
+	env     []entry
+	adapter *adapterCall // a place outside, to be called from here
+}
+
+// route checks an event and finds its target, which it puts into the event, as it does with the context of a request that named none.
+//
+// The checks and their order are those of the wire's description: life, source, target, context, then the objects that the context names.
+func (b *Broker) route(e *Event, how via, f *Finder) (routed, *Failure) {
+	if failure := b.validate(e, how); failure != nil {
+		return routed{}, failure
+	}
+	if e.Context.Environment == "" {
+		return b.routeReleased(e, f)
+	}
+	c, failure := b.context(contextKey{e.Context.Environment, e.Context.Deployment})
+	if failure != nil {
+		return routed{}, failure
+	}
+	if e.Category == categoryResponse {
+		if !c.has(&e.Target) && !b.isAdapter(&e.Target) {
+			return routed{}, fail(codeComponentMismatch, "")
+		}
+		return routed{env: c.env[e.Target.Name]}, nil
+	}
+	if e.HasTarget && e.Target.Type != typeKubeFox {
+		return b.routeAdapter(e, c)
+	}
+	r, failure := b.routeRules(e, c, f)
+	if failure == nil && (!c.has(&e.Target) || !c.has(&e.Source) && !b.isAdapter(&e.Source)) {
+		failure = fail(codeComponentMismatch, "")
+	}
+	return r, failure
+}
+
+func (b *Broker) validate(e *Event, how via) *Failure {
+	x := &e.Context
+	switch {
+	case e.TTL <= 0:
+		return fail(codeTimeout, "")
+	case !e.HasSource || !e.Source.complete():
+		return fail(codeInvalid, "event source is invalid")
+	case e.Category == categoryResponse && !(e.HasTarget && e.Target.complete()):
+		return fail(codeInvalid, "response target is missing required attribute")
+	case how == viaNATS && e.Target.BrokerID != "" && e.Target.BrokerID != b.id.ID:
+		return fail(codeBrokerMismatch, "")
+	case how != viaNATS && e.HasTarget && e.Target != (ComponentID{}) && !e.Target.nameOnly() && !e.Target.complete():
+		return fail(codeInvalid, "event target is invalid")
+	case x.Platform != b.now.Load().objects.Platform, (x.Environment == "") != (x.Deployment == ""), x.Manifest != "" && x.Environment == "":
+		return fail(codeInvalid, "event context is invalid")
+	case len(e.Content) > b.o.MaxEvent:
+		return fail(codeContentTooLarge, "")
+	}
+	e.HasTarget = e.HasTarget && e.Target != ComponentID{}
+	return nil
+}
+
+// routeReleased finds the target of a request that names no context, by what is released.
+func (b *Broker) routeReleased(e *Event, f *Finder) (routed, *Failure) {
+	switch {
+	case e.Category == categoryResponse:
+		return routed{}, fail(codeInvalid, "event context is invalid")
+	case e.HasTarget:
+		return routed{}, fail(codeInvalid, "event target is invalid")
+	case !b.isAdapter(&e.Source):
+		return routed{}, fail(codeInvalid, "genesis event source is not a genesis adapter")
+	}
+	found, ok := f.Find(b.core.Table().Snapshot(), "web://", viewOf(e, b.rulesNeed()))
+	if !ok {
+		return routed{}, fail(codeRouteNotFound, "")
+	}
+	r := b.now.Load().released.routes[found.Row.Origin]
+	if r == nil { // the rows changed just now
+		return routed{}, fail(codeRouteNotFound, "")
+	}
+	if failure := r.in.failure(); failure != nil {
+		return routed{}, failure
+	}
+	e.Context.Environment, e.Context.Deployment = r.in.Environment, r.in.Deployment
+	return take(e, r, found), nil
+}
+
+// rulesNeed tells that rules may look at headers and parameters.
+func (b *Broker) rulesNeed() bool { return true }
+
+// routeRules finds the target by the rules of the context; of an event that names its target by the rules of that one, and else it goes to its default handler.
+func (b *Broker) routeRules(e *Event, c *pairing, f *Finder) (routed, *Failure) {
+	v := viewOf(e, true)
+	if e.HasTarget {
+		v.Target = e.Target.Name
+	}
+	found, ok := f.Find(b.core.Table().Snapshot(), space(c.Environment, c.Deployment), v)
+	if r := c.routes[rowOrigin(found)]; ok && r != nil && (!e.HasTarget || e.Target.Hash == "" || e.Target.Hash == r.target.Hash) {
+		replica := e.Target
+		out := take(e, r, found)
+		if replica.complete() && replica.Hash == r.target.Hash {
+			e.Target = replica
+		}
+		return out, nil
+	}
+	if !e.HasTarget {
+		return routed{}, fail(codeRouteNotFound, "")
+	}
+	x := c.component(e.Target.Name)
+	if x == nil {
+		return routed{}, fail(codeComponentMismatch, "")
+	}
+	if e.Target.Hash == "" {
+		e.Target.App, e.Target.Hash = c.app, x.Hash
+	}
+	return routed{id: -1, env: c.env[e.Target.Name]}, nil
+}
+
+func rowOrigin(f Found) string {
+	if f.Row == nil {
+		return ""
+	}
+	return f.Row.Origin
+}
+
+// take gives the event the target of a route, and what its placeholders took.
+func take(e *Event, r *boundRoute, found Found) routed {
+	e.Target, e.HasTarget = r.target, true
+	for _, p := range found.Params {
+		e.Params = setValue(e.Params, p.Name, jsonText(p.Value))
+	}
+	if found.HasSuffix {
+		e.Values = setValue(e.Values, "pathSuffix", jsonText(found.Suffix))
+	}
+	return routed{id: int64(r.ID), env: r.in.env[r.name]}
+}
+
+func setValue(list []entry, key string, text []byte) []entry {
+	for i := range list {
+		if list[i].key == key {
+			list[i].value = text
+			return list
+		}
+	}
+	return append(list, entry{strings.Clone(key), text})
+}
+
+// jsonText is a text as JSON.
+func jsonText(s string) []byte {
+	text, _ := json.Marshal(s) // a string is never refused
+	return text
+}
+
+// isAdapter reports whether a component is one that requests come in by: of the platform, or the listener here.
+func (b *Broker) isAdapter(c *ComponentID) bool {
+	if c.Type != typeHTTPAdapter {
+		return false
+	}
+	if c.ID == b.web.ID || c.Name == b.web.Name && c.Hash == b.web.Hash {
+		return true
+	}
+	for i := range b.now.Load().objects.Adapters {
+		if a := &b.now.Load().objects.Adapters[i]; a.Type == c.Type && cleanName(a.Name) == c.Name && a.Hash == c.Hash {
+			return true
+		}
+	}
+	return false
+}
+
+// viewOf is what rules see of an event.
+func viewOf(e *Event, all bool) *View {
+	v := &View{Type: e.Type}
+	for _, x := range e.Values {
+		switch x.key {
+		case "method", "host", "path", "header", "queryParam":
+			if value, err := parseValue(x.value); err == nil && all {
+				v.set(x.key, value)
+			}
+		}
+	}
+	return v
+}

@@ -1,0 +1,265 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// maxPayload is the largest message: 1.5 times the largest event, with room.
+const maxPayload = 8 << 20
+
+// Options say which NATS. The zero value is a server in this process that keeps nothing.
+type Options struct {
+	// URL is "embedded" or empty: a server in this process, which only this process reaches; "embedded://HOST:PORT": others too; or URLs of servers,
+	// nats://host:4222,…
+	URL  string
+	Dir  string       // of the embedded server's JetStream; empty: in memory
+	Name string       // of the connection and the server
+	Log  *slog.Logger // nil: no log
+}
+
+// CheckURL says what is wrong with Options.URL.
+func CheckURL(url string) error {
+	if url == "" || url == "embedded" || strings.HasPrefix(url, "embedded://") {
+		return nil
+	}
+	for _, u := range strings.Split(url, ",") {
+		if !strings.HasPrefix(u, "nats://") && !strings.HasPrefix(u, "tls://") {
+			return fmt.Errorf("%q: write embedded, embedded://HOST:PORT, or nats://HOST:PORT,…", url)
+		}
+	}
+	return nil
+}
+
+// Conn is a connection. It reconnects by itself.
+type Conn struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	server *embedded // nil: another's
+	memory bool
+	log    *slog.Logger
+}
+
+// Open starts the server, where it is ours, and connects.
+func Open(o Options) (*Conn, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Conn{log: o.Log}
+	options := []nats.Option{
+		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.Timeout(5 * time.Second), nats.PingInterval(5 * time.Second),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				o.Log.Warn("nats: disconnected", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) { o.Log.Info("nats: connected again", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { o.Log.Warn("nats: " + err.Error()) }),
+	}
+	url := o.URL
+	if listen, ok := strings.CutPrefix(url, "embedded://"); url == "" || url == "embedded" || ok {
+		if !ok {
+			listen = ""
+		}
+		c.memory = o.Dir == ""
+		if c.memory {
+			o.Log.Warn("nats: without a state directory JetStream is in memory: a restart begins anew")
+		}
+		var err error
+		if c.server, err = startServer(o.Name, listen, o.Dir, o.Log); err != nil {
+			return nil, fmt.Errorf("nats server: %w", err)
+		}
+		options = append(options, nats.InProcessServer(c.server.srv))
+		url = ""
+	}
+	var err error
+	if c.nc, err = nats.Connect(url, options...); err == nil {
+		c.js, err = jetstream.New(c.nc)
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("nats: %w", err)
+	}
+	return c, nil
+}
+
+// URL is where others reach the server that is ours; empty where they do not.
+func (c *Conn) URL() string {
+	if c.server == nil || c.server.srv.Addr() == nil {
+		return ""
+	}
+	return "nats://" + c.server.srv.Addr().String()
+}
+
+// Close ends the connection, and the server where it is ours.
+func (c *Conn) Close() {
+	if c.nc != nil {
+		c.nc.FlushTimeout(time.Second)
+		c.nc.Close()
+	}
+	if c.server != nil {
+		c.server.close()
+	}
+}
+
+// Connected tells whether there is a server at the other end now.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// Message is one message.
+type Message struct {
+	Subject string
+	Header  func(name string) string
+	Data    []byte
+	At      time.Time // when the server took it; zero where it does not tell
+	Tries   int       // how often it was delivered, with this time
+
+	done func(ok bool)
+}
+
+// Done says what became of the message: it is not delivered again, or it is, to whoever takes from the same group.
+func (m *Message) Done(ok bool) {
+	if m.done != nil {
+		m.done(ok)
+	}
+}
+
+// Publish sends a message with the header ce_id, and does not wait for anybody to have it.
+func (c *Conn) Publish(subject, id string, data []byte) error {
+	m := nats.NewMsg(subject)
+	m.Data = data
+	m.Header.Set("ce_id", id)
+	return c.nc.PublishMsg(m)
+}
+
+// Subscription is what a Subscribe or Consume goes on with until Stop.
+type Subscription struct{ stop func() }
+
+// Stop ends it; handle may still be running.
+func (s *Subscription) Stop() { s.stop() }
+
+// Subscribe has handle called with each message of a subject, one at a time; of those with the same queue one gets it.
+func (c *Conn) Subscribe(subject, queue string, handle func(*Message)) (*Subscription, error) {
+	s, err := c.nc.QueueSubscribe(subject, queue, func(m *nats.Msg) {
+		handle(&Message{Subject: m.Subject, Header: m.Header.Get, Data: m.Data})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Subscription{func() { s.Unsubscribe() }}, c.nc.FlushTimeout(5 * time.Second)
+}
+
+// Stream is a stream of messages that are kept until they were taken, or are too old.
+type Stream struct {
+	Name     string
+	Subjects []string
+	MaxAge   time.Duration
+	MaxBytes int64
+}
+
+// maxMemory is how much a stream holds that is in memory.
+const maxMemory = 64 << 20
+
+// EnsureStream makes a stream, where there is none of the name.
+func (c *Conn) EnsureStream(ctx context.Context, s Stream) error {
+	if _, err := c.js.Stream(ctx, s.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	storage := jetstream.FileStorage
+	if c.memory {
+		storage, s.MaxBytes = jetstream.MemoryStorage, min(s.MaxBytes, maxMemory)
+	}
+	_, err := c.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: s.Name, Subjects: s.Subjects, Storage: storage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
+		MaxAge: s.MaxAge, MaxBytes: s.MaxBytes, Duplicates: min(s.MaxAge, 100*time.Millisecond),
+	})
+	return err
+}
+
+// Consume has handle called with each new message of a subject of a stream; of those with the same group one gets it, and again where it is not Done in time. The
+// group is forgotten when nobody was in it for idle.
+func (c *Conn) Consume(ctx context.Context, stream, group, subject string, idle time.Duration, handle func(*Message)) (*Subscription, error) {
+	consumer, err := c.js.CreateOrUpdateConsumer(ctx, stream, jetstream.ConsumerConfig{
+		Durable: group, FilterSubject: subject, DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: 10 * time.Second, MaxDeliver: 5, InactiveThreshold: idle,
+	})
+	if err != nil {
+		return nil, err
+	}
+	x, err := consumer.Consume(func(m jetstream.Msg) {
+		msg := &Message{Subject: m.Subject(), Header: m.Headers().Get, Data: m.Data(), done: func(ok bool) {
+			if ok {
+				m.Ack()
+			} else {
+				m.NakWithDelay(10 * time.Millisecond)
+			}
+		}}
+		if meta, err := m.Metadata(); err == nil {
+			msg.At, msg.Tries = meta.Timestamp, int(meta.NumDelivered)
+		}
+		handle(msg)
+	}, jetstream.PullMaxMessages(100), jetstream.PullExpiry(5*time.Second))
+	if err != nil {
+		return nil, err
+	}
+	return &Subscription{x.Stop}, nil
+}
+
+// Bucket is keys with values, which whoever watches it is told of.
+type Bucket struct{ kv jetstream.KeyValue }
+
+// Bucket gives a bucket, which it makes where there is none; a value goes when it is ttl old.
+func (c *Conn) Bucket(ctx context.Context, name string, ttl time.Duration) (*Bucket, error) {
+	storage := jetstream.FileStorage
+	if c.memory {
+		storage = jetstream.MemoryStorage
+	}
+	kv, err := c.js.KeyValue(ctx, name)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, TTL: ttl, Storage: storage, History: 1, MaxBytes: maxMemory / 4})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Bucket{kv}, nil
+}
+
+// Put sets a value.
+func (b *Bucket) Put(ctx context.Context, key string, value []byte) error {
+	_, err := b.kv.Put(ctx, key, value)
+	return err
+}
+
+// Delete takes a key away.
+func (b *Bucket) Delete(ctx context.Context, key string) error { return b.kv.Delete(ctx, key) }
+
+// Watch calls changed with each key that is there, then with those that change; value nil is a key that is gone. It returns when ctx ends.
+func (b *Bucket) Watch(ctx context.Context, changed func(key string, value []byte)) error {
+	w, err := b.kv.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case x, ok := <-w.Updates():
+			switch {
+			case !ok:
+				return nil
+			case x == nil: // all that is there has come
+			case x.Operation() == jetstream.KeyValuePut:
+				changed(x.Key(), x.Value())
+			default:
+				changed(x.Key(), nil)
+			}
+		}
+	}
+}

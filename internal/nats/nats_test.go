@@ -1,0 +1,141 @@
+package nats
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, o Options) *Conn {
+	t.Helper()
+	c, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// A stream's message is taken once, again where it was not done, and outlives the server where it has a directory.
+func TestStream(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c, err := Open(Options{Dir: dir, Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Stream{Name: "S", Subjects: []string{"s.>"}, MaxAge: time.Hour, MaxBytes: 1 << 20}
+	if err := c.EnsureStream(ctx, s); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan *Message, 10)
+	take := func(c *Conn) *Subscription {
+		sub, err := c.Consume(ctx, "S", "g", "s.a", time.Hour, func(m *Message) { got <- m })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sub
+	}
+	sub := take(c)
+	if err := c.Publish("s.a", "1", []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	m := <-got
+	if string(m.Data) != "one" || m.Header("ce_id") != "1" || m.Tries != 1 || time.Since(m.At) > time.Minute {
+		t.Errorf("got %+v", m)
+	}
+	m.Done(false)
+	if m = <-got; m.Tries != 2 {
+		t.Errorf("got %+v", m)
+	}
+	m.Done(true)
+	sub.Stop()
+	if err := c.Publish("s.a", "2", []byte("two")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	c = open(t, Options{Dir: dir, Name: "a"})
+	sub = take(c)
+	if m = <-got; string(m.Data) != "two" {
+		t.Errorf("after a restart: %+v", m)
+	}
+	m.Done(true)
+	sub.Stop()
+}
+
+// One has the server, another connects; a bucket tells the other of each change, and forgets what is old.
+func TestBucket(t *testing.T) {
+	a := open(t, Options{URL: "embedded://127.0.0.1:0", Name: "a"})
+	b := open(t, Options{URL: a.URL(), Name: "b"})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	one, err := a.Bucket(ctx, "B", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := b.Bucket(ctx, "B", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Put(ctx, "component/k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 10)
+	done := make(chan struct{})
+	watching, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(done)
+		other.Watch(watching, func(k string, v []byte) { got <- k + "=" + string(v) })
+	}()
+	if x := <-got; x != "component/k=v" {
+		t.Errorf("got %s", x)
+	}
+	if err := one.Delete(ctx, "component/k"); err != nil {
+		t.Fatal(err)
+	}
+	if x := <-got; x != "component/k=" {
+		t.Errorf("got %s", x)
+	}
+	stop()
+	<-done
+}
+
+func TestSubscribe(t *testing.T) {
+	a := open(t, Options{})
+	if a.URL() != "" || !a.Connected() {
+		t.Errorf("a server in the process: %q, %v", a.URL(), a.Connected())
+	}
+	got := make(chan *Message, 1)
+	sub, err := a.Subscribe("x", "q", func(m *Message) { got <- m })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Publish("x", "i", []byte("y")); err != nil {
+		t.Fatal(err)
+	}
+	if m := <-got; string(m.Data) != "y" || m.Header("ce_id") != "i" || !m.At.IsZero() {
+		t.Errorf("got %+v", m)
+	}
+	sub.Stop()
+}
+
+func TestRefused(t *testing.T) {
+	for url, want := range map[string]string{"http://x": "write embedded", "": "", "embedded": "", "embedded://h:1": "", "nats://a:1,nats://b:1": "", "nats://a,x": "write embedded"} {
+		err := CheckURL(url)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", url, err)
+		}
+	}
+	if _, err := Open(Options{URL: "nats://127.0.0.1:1"}); err == nil {
+		t.Error("connected to nothing")
+	}
+	if _, err := Open(Options{URL: "embedded://127.0.0.1"}); err == nil {
+		t.Error("listened without a port")
+	}
+}
