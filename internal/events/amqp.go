@@ -134,9 +134,8 @@ func (o *hopOutlet) Present() bool {
 	if o.hop.Scheme == "replay" {
 		return true
 	}
-	o.r.mu.Lock()
-	defer o.r.mu.Unlock()
-	return o.r.conns[o.hop.Name] != nil
+	_, there := o.r.present.Load(o.hop.Name) // without the lock, which whoever asks may hold
+	return there
 }
 
 // Deliver takes nothing from others: an event goes to a component by its name, event:req/TYPE, which gives it its place in the order.

@@ -178,6 +178,36 @@ func TestRowsOfOperatorsLeadToEventsAndOn(t *testing.T) {
 	}
 }
 
+// Of a group with pick first the component gets an event while it is there, then the next row does.
+func TestAComponentThatAnotherStandsInFor(t *testing.T) {
+	n := startNode(t)
+	for _, address := range []string{"event-conn:C", "route:spare"} {
+		row := routetable.NewRoute("event:req/T", address)
+		row.Pick = routetable.PickFirst
+		if _, err := n.table.Apply(routetable.Op{Verb: routetable.VerbAdd, Route: row, Columns: routetable.ColPick}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spare := n.receiver("spare")
+	c := n.component(`{"op":"hello","name":"C"}`)
+	if err := n.send("event:req/T", `{"id":"1"}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.read(c); !strings.Contains(got, `"id":"1"`) {
+		t.Errorf("the component got %s", got)
+	}
+	c.End(websocket.Normal, "")
+	for until := time.Now().Add(10 * time.Second); n.events.Components()[0].Connected && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+	if err := n.send("event:req/T", `{"id":"2"}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(n.receive(spare).GetData()); got != `{"id":"2"}` {
+		t.Errorf("the spare got %s", got)
+	}
+}
+
 func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 	n := startNode(t)
 	c := n.component(`{"op":"hello","name":"C"}`, `{"op":"subscribe","type":"T","direction":"request"}`)

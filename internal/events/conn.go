@@ -355,6 +355,7 @@ func (c *conn) join(name string, again bool) bool {
 			c.log = r.log.With("component", name)
 			r.keepEvents()
 			r.conns[key] = c
+			r.present.Store(key, true)
 			r.joined++
 			c.record = r.recordOf(c)
 			c.welcome()

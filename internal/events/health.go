@@ -81,6 +81,7 @@ func (c *conn) leave(why error) {
 	had := c.subscriptions
 	r.withdraw(c)
 	delete(r.conns, c.key)
+	r.present.Delete(c.key)
 	r.joined++
 	rec, now := c.record, r.now()
 	rec.conn, rec.since = nil, now

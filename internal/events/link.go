@@ -243,6 +243,7 @@ func (c *conn) joinLink() error {
 	c.log = r.log.With("router", id)
 	r.keepEvents()
 	r.conns[key] = c
+	r.present.Store(key, true)
 	r.joined++
 	r.links.Add(1)
 	c.link.linked = true
@@ -275,6 +276,7 @@ func (c *conn) unlink(why error) {
 	r.mu.Lock()
 	r.withdraw(c)
 	delete(r.conns, c.key)
+	r.present.Delete(c.key)
 	r.joined++
 	r.links.Add(-1)
 	r.mu.Unlock()

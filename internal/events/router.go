@@ -89,6 +89,7 @@ type Router struct {
 	dialer  func(ctx context.Context, url string, o websocket.DialOptions) (*websocket.Conn, error)
 	unwatch func()
 	links   atomic.Int32 // routers that are linked
+	present sync.Map     // the keys of conns
 
 	running sync.WaitGroup
 
