@@ -43,6 +43,8 @@ type Event struct {
 	Values       []entry
 	ContentType  string
 	Content      []byte
+
+	view *View // what rules see of it, where who made it knows; not on the wire
 }
 
 // entry is a map's entry: a value is its JSON text. See dialect.go.
@@ -182,6 +184,9 @@ func appendEntry(list []entry, b []byte, seen *dialects) ([]entry, error) {
 	})
 	if err == nil {
 		x.value, err = toJSON(x.value, seen)
+	}
+	if list == nil {
+		list = make([]entry, 0, 8)
 	}
 	return append(list, x), err
 }

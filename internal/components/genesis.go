@@ -131,6 +131,7 @@ func (b *Broker) requestEvent(q *Request, r *http.Request, body []byte) *Event {
 		{"url", jsonText(q.URL)}, {"host", jsonText(q.Host)}, {"path", jsonText(q.Path)}, {"method", jsonText(q.Method)},
 		{"header", jsonLists(q.Header)}, {"queryParam", jsonLists(q.Query)},
 	}
+	e.view = &q.View
 	e.Span = spanOf(r.Header.Get("Traceparent"), r.Header.Get("Tracestate"), q.Sampled)
 	return e
 }

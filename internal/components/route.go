@@ -74,7 +74,7 @@ func (b *Broker) routeReleased(e *Event, f *Finder) (routed, *Failure) {
 	case !b.isAdapter(&e.Source):
 		return routed{}, fail(codeInvalid, "genesis event source is not a genesis adapter")
 	}
-	found, ok := f.Find(b.core.Table().Snapshot(), "web://", viewOf(e, b.rulesNeed()))
+	found, ok := f.Find(b.core.Table().Snapshot(), "web://", viewOf(e))
 	if !ok {
 		return routed{}, fail(codeRouteNotFound, "")
 	}
@@ -89,12 +89,9 @@ func (b *Broker) routeReleased(e *Event, f *Finder) (routed, *Failure) {
 	return take(e, r, found), nil
 }
 
-// rulesNeed tells that rules may look at headers and parameters.
-func (b *Broker) rulesNeed() bool { return true }
-
 // routeRules finds the target by the rules of the context; of an event that names its target by the rules of that one, and else it goes to its default handler.
 func (b *Broker) routeRules(e *Event, c *pairing, f *Finder) (routed, *Failure) {
-	v := viewOf(e, true)
+	v := viewOf(e)
 	if e.HasTarget {
 		v.Target = e.Target.Name
 	}
@@ -172,12 +169,15 @@ func (b *Broker) isAdapter(c *ComponentID) bool {
 }
 
 // viewOf is what rules see of an event.
-func viewOf(e *Event, all bool) *View {
+func viewOf(e *Event) *View {
+	if e.view != nil {
+		return e.view
+	}
 	v := &View{Type: e.Type}
 	for _, x := range e.Values {
 		switch x.key {
 		case "method", "host", "path", "header", "queryParam":
-			if value, err := parseValue(x.value); err == nil && all {
+			if value, err := parseValue(x.value); err == nil {
 				v.set(x.key, value)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"mime"
 	"net"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -105,8 +104,7 @@ var errUnauthorized = status.Error(codes.PermissionDenied, "component unauthoriz
 
 // handleSubscribe has a component's stream, from its metadata to its end.
 func (b *Broker) handleSubscribe(g grpc.ServerStream) error {
-	s := &stream{b: b, grpc: g, wake: make(chan struct{}, 1), over: make(chan struct{})}
-	s.room = sync.NewCond(&s.mu)
+	s := newStream(b, g)
 	remote := ""
 	if p, ok := peer.FromContext(g.Context()); ok {
 		remote = p.Addr.String()

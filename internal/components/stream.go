@@ -37,6 +37,12 @@ type stream struct {
 	room    *sync.Cond
 }
 
+func newStream(b *Broker, g grpc.ServerStream) *stream {
+	s := &stream{b: b, grpc: g, wake: make(chan struct{}, 1), over: make(chan struct{})}
+	s.room = sync.NewCond(&s.mu)
+	return s
+}
+
 // outgoing is a MatchedEvent on its way to a component.
 type outgoing struct {
 	copy *forwarder.Copy // nil: of the broker's own
