@@ -105,9 +105,14 @@ type relayPeer struct {
 
 func (r *relayRouter) dial(t testing.TB, token string, tlsConfig *tls.Config) *relayPeer {
 	t.Helper()
+	return r.dialIn(t, "acme", token, tlsConfig)
+}
+
+func (r *relayRouter) dialIn(t testing.TB, domain, token string, tlsConfig *tls.Config) *relayPeer {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, err := websocket.Dial(ctx, r.web+"/api/acme/relay/connect?token="+token, websocket.DialOptions{TLS: tlsConfig})
+	c, err := websocket.Dial(ctx, r.web+"/api/"+domain+"/relay/connect?token="+token, websocket.DialOptions{TLS: tlsConfig})
 	if err != nil {
 		t.Fatal(err)
 	}

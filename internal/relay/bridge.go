@@ -28,8 +28,9 @@ type bridge struct {
 	swept   time.Time
 }
 
-// reply is where a response goes.
+// reply is where a response goes. Who may answer one topic could guess the ids of others, so a response must be on the topic that was asked.
 type reply struct {
+	address     string // relay:<domain>/<topic>
 	to          string
 	correlation any
 	since       time.Time
@@ -124,6 +125,7 @@ func (o *outlet) deliver(cp *forwarder.Copy) {
 		}})
 		return
 	}
+	r.address = o.plan.address
 	if r.to != "" && !o.x.expect(id, r) {
 		cp.Settle(forwarder.Outcome{Kind: wire.Released})
 		return
@@ -208,11 +210,12 @@ func (x *bridge) forget(before time.Time) {
 	}
 }
 
-// respond sends a part of a response to where it is asked for.
-func (x *bridge) respond(o *op) code {
+// respond sends a part of a response on a topic to where it is asked for.
+func (x *bridge) respond(o *op, address string) code {
 	id, _ := unescape(nil, o.id[1:len(o.id)-1])
 	x.mu.Lock()
 	r, ok := x.replies[string(id)]
+	ok = ok && r.address == address
 	if ok && o.done != nil && o.done[0] == 't' {
 		delete(x.replies, string(id))
 	}

@@ -244,7 +244,7 @@ func (b *Broker) newConn(nc net.Conn, already []byte, key *Key, secure bool) *Co
 	c.caller = admin.Caller{Remote: c.remote, Via: "relay"}
 	c.line.layered = secure
 	c.ws = websocket.New(nc, already, false, websocket.Options{
-		MaxMessage: b.o.MaxMessage, PingEvery: b.o.PingEvery, PongWait: 2 * b.o.PingEvery, Mutex: &c.mu, Line: c, Release: c.release,
+		MaxMessage: b.o.MaxMessage, PingEvery: b.o.PingEvery, PongWait: 2 * b.o.PingEvery, Mutex: &c.mu, Line: c, Release: c.release, Aborted: c.aborted,
 	})
 	b.mu.Lock()
 	if b.stopping {

@@ -367,26 +367,32 @@ func (p *testPeer) follow(believes *string, mark string) {
 	}
 }
 
+// flood has a peer ask for answers that it does not read, until it is not read any more. The peer's own error comes at the end.
+func (p *testPeer) flood(conn *Conn, ops int) (sent chan error) {
+	p.h.Helper()
+	sent = make(chan error, 1)
+	list := strings.TrimSuffix(strings.Repeat(`{"op":"unserve","topic":"t","ref":"0123456789"},`, 100), ",")
+	frame := masked("[" + list + "]")
+	go func() {
+		var err error
+		for i := 0; i < ops && err == nil; i += 100 {
+			_, err = p.nc.Write(frame)
+		}
+		sent <- err
+	}()
+	for deadline := time.Now().Add(10 * time.Second); !conn.waiting.Load() && !conn.gone.Load() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	return sent
+}
+
 // A client that reads nothing of its answers is not read for long, and goes on when it reads.
 func TestAClientThatReadsNothing(t *testing.T) {
 	h := newHarness(t, Options{})
 	c := h.dial("full")
 	const n = 200_000
-	sent := make(chan error, 1)
-	go func() {
-		list := strings.TrimSuffix(strings.Repeat(`{"op":"unserve","topic":"t","ref":"0123456789"},`, 100), ",")
-		frame := masked("[" + list + "]")
-		var err error
-		for i := 0; i < n && err == nil; i += 100 {
-			_, err = c.nc.Write(frame)
-		}
-		sent <- err
-	}()
 	conn := h.b.all()[0]
-	held := func() (is bool) { return conn.waiting.Load() }
-	for deadline := time.Now().Add(10 * time.Second); !held() && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	sent := c.flood(conn, n)
 	conn.mu.Lock()
 	if own := conn.line.own(); own < maxOwnBytes || own > maxOwnBytes+100<<10 {
 		t.Errorf("%d bytes of answers wait", own)
@@ -398,6 +404,47 @@ func TestAClientThatReadsNothing(t *testing.T) {
 	}
 	if err := <-sent; err != nil {
 		t.Error(err)
+	}
+}
+
+// A server that is not read, because it reads nothing of its answers, frees its topics when it goes, and when it takes nothing for too long.
+func TestAPeerThatIsNotReadFreesItsTopics(t *testing.T) {
+	for name, of := range map[string]struct {
+		ping time.Duration
+		end  func(*testPeer)
+	}{
+		"it goes":          {0, func(p *testPeer) { p.nc.Close() }},
+		"it takes nothing": {50 * time.Millisecond, func(*testPeer) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, Options{PingEvery: of.ping})
+			a := h.dial("full")
+			a.send(serveOf("kept"))
+			a.expect(servedAs("kept", "active"))
+			conn := h.b.all()[0]
+			sent := a.flood(conn, 1_000_000)
+			of.end(a)
+			for deadline := time.Now().Add(10 * time.Second); h.table.Snapshot().Len() > 0 && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond)
+			}
+			if n := h.table.Snapshot().Len(); n > 0 {
+				t.Errorf("%d rows are left", n)
+			}
+			a.nc.Close()
+			<-sent
+		})
+	}
+}
+
+// Who sends a message that is too long is told so, also where it sends all of it first.
+func TestTheSenderOfATooLongMessageIsTold(t *testing.T) {
+	h := newHarness(t, Options{MaxMessage: 64 << 10})
+	c := h.dial("client")
+	if _, err := c.nc.Write(masked(strings.Repeat(" ", 24<<20))); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.closed(); code != websocket.TooBig {
+		t.Errorf("got %d, want %d", code, websocket.TooBig)
 	}
 }
 

@@ -41,12 +41,14 @@ type Conn struct {
 	plans   map[string]*plan
 	returns map[string]returnPath
 	crowded bool // it sends to a line that is long
+	stall   *time.Timer
 
 	receivedOps  atomic.Uint64
 	pending      atomic.Int32 // ops on their way
 	pendingBytes atomic.Int64
 	waiting      atomic.Bool // the reader waits for room
 	stopped      atomic.Bool // a close of ours has begun: nothing is done any more
+	failed       atomic.Bool // its socket has: the reader is to see that
 	gone         atomic.Bool // it has ended: nobody finds it any more
 
 	mu             sync.Mutex // guards what follows, and the writing side of ws; a leaf
@@ -190,23 +192,60 @@ func (c *Conn) waitForRoom() {
 	for c.hasNoRoom() {
 		c.waiting.Store(true)
 		if c.hasNoRoom() {
-			<-c.room // by signalRoom, which runs when an op was answered, and when bytes were taken, and when the connection ends
+			c.awaitRoom()
 		}
 		c.waiting.Store(false)
 	}
 	c.crowded = false
 }
 
+// awaitRoom waits for signalRoom, which runs when an op was answered, and when bytes were taken, and when the connection ends. A peer that takes none of
+// its answers is asked nothing meanwhile: it is as silent as one that answers no ping.
+func (c *Conn) awaitRoom() {
+	long := 3 * c.b.o.PingEvery
+	if c.stall == nil {
+		c.stall = time.NewTimer(long)
+	}
+	c.stall.Reset(long)
+	defer c.stall.Stop()
+	took, _ := c.answersWait()
+	for {
+		select {
+		case <-c.room:
+			return
+		case <-c.stall.C:
+		}
+		before, tooMuch := took, false
+		if took, tooMuch = c.answersWait(); tooMuch && took == before {
+			c.ws.Abort(websocket.ErrSilent)
+			return
+		}
+		c.stall.Reset(long)
+	}
+}
+
+// answersWait tells how much the socket has taken so far, and whether too much waits for it that is no op of others.
+func (c *Conn) answersWait() (took uint64, tooMuch bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.line.took, !c.over && c.line.own() >= maxOwnBytes
+}
+
 func (c *Conn) hasNoRoom() bool {
-	if c.stopped.Load() {
+	if c.stopped.Load() || c.failed.Load() {
 		return false
 	}
 	if c.isFull() {
 		return true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.over && c.line.own() >= maxOwnBytes
+	_, tooMuch := c.answersWait()
+	return tooMuch
+}
+
+// aborted is the websocket's: it is called under the lock.
+func (c *Conn) aborted() {
+	c.failed.Store(true)
+	c.signalRoom()
 }
 
 func (c *Conn) signalRoom() {

@@ -189,7 +189,7 @@ func (c *Conn) respond(w *work, o *op, p *plan) {
 	case to == nil:
 		c.later(w, o, clientGone)
 	case to.bridge != nil:
-		c.later(w, o, to.bridge.respond(o))
+		c.later(w, o, to.bridge.respond(o, p.address))
 	default:
 		c.pass(w, o, p, to)
 	}

@@ -32,6 +32,10 @@ type Options struct {
 
 	// Release is called where the connection has the lock and lets go of it. Nil: it is unlocked.
 	Release func()
+
+	// Aborted is called with the lock where the connection has failed but for what Next found itself: an owner that does not read for a while is to read
+	// again, and hears why. Nil: nothing is called.
+	Aborted func()
 }
 
 // ErrSilent ends a connection whose peer answered no ping.
@@ -341,6 +345,9 @@ func (c *Conn) abort(err error) {
 		c.cause = err
 	}
 	c.nc.SetReadDeadline(time.Unix(1, 0))
+	if c.o.Aborted != nil {
+		c.o.Aborted()
+	}
 }
 
 // Close closes the connection in order: it sends a close behind what is being written, and Next has a little time for the peer's answer.
@@ -383,12 +390,19 @@ func (c *Conn) End(code int, text string) {
 	c.in.Free()
 }
 
-// linger has a last frame reach the peer before the socket goes.
+// linger has a last frame reach the peer before the socket goes. A peer that is in the middle of a message that is too long has to get to its end
+// first, or a reset overtakes what it is told: what it sends is thrown away while it comes, for a while.
 func linger(nc net.Conn) {
 	half, ok := nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	nc.SetReadDeadline(time.Now().Add(lingerWait))
-	io.CopyN(io.Discard, nc, 256<<10)
+	buf := socket.Get(readSize)
+	defer socket.Put(buf)
+	for end := time.Now().Add(closeWait); time.Now().Before(end); {
+		nc.SetReadDeadline(time.Now().Add(lingerWait))
+		if _, err := nc.Read(*buf); err != nil {
+			return
+		}
+	}
 }
