@@ -48,10 +48,7 @@ func TestHello(t *testing.T) {
 				{"/qa/hello", "kf-ve=qa,kf-dep=none", `404 not found: AppDeployment "none" not found`},
 				{"/prod/hello?kf-type=foo.bar", "", "201 Hello Universe!"},
 			} {
-				var headers []string
-				for _, h := range strings.FieldsFunc(c.headers, func(r rune) bool { return r == ',' || r == '=' }) {
-					headers = append(headers, h)
-				}
+				headers := strings.FieldsFunc(c.headers, func(r rune) bool { return r == ',' || r == '=' })
 				if got := x.get(c.path, headers...); got != c.want {
 					t.Errorf("%s %s: got %s, want %s", c.path, c.headers, got, c.want)
 				}

@@ -3,7 +3,6 @@ package components
 import (
 	"net/url"
 	"strconv"
-	"strings"
 )
 
 // originOf is the origin of the rows of a route: who asserts them, down to the route. kind is "release" for what is released and "context" for
@@ -15,14 +14,4 @@ func originOf(kind, context, component string, route int) string {
 // contextName is an environment and a deployment in an origin.
 func contextName(environment, deployment string) string {
 	return url.PathEscape(environment) + "/" + url.PathEscape(deployment)
-}
-
-// routeOf is the route in an origin.
-func routeOf(origin string) (id int, ok bool) {
-	i := strings.LastIndex(origin, "/r")
-	if i < 0 {
-		return 0, false
-	}
-	id, err := strconv.Atoi(origin[i+2:])
-	return id, err == nil
 }

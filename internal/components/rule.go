@@ -3,7 +3,6 @@ package components
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/fingerpost/fingerpost/routetable"
@@ -125,14 +124,4 @@ func (v Vars) has(name string) bool {
 	name, ok := strings.CutPrefix(name, "Vars.")
 	_, there := v[name]
 	return ok && there
-}
-
-// names are the names in order.
-func (v Vars) names() []string {
-	names := make([]string, 0, len(v))
-	for name := range v {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
