@@ -32,7 +32,7 @@ func TestRelayConformanceSlow(t *testing.T) {
 	}
 }
 
-type relayOp struct{ Op, Topic, ID, From, Ref, Code string }
+type crowdOp struct{ Op, Topic, ID, From, Ref, Code string }
 
 // server serves topics and answers, until it is killed.
 func (r *relayRouter) server(t testing.TB, topics []string) *relayPeer {
@@ -66,7 +66,7 @@ func (p *relayPeer) answer(l *life, read *sync.Map) {
 		if err != nil {
 			return
 		}
-		var ops []relayOp
+		var ops []crowdOp
 		if json.Unmarshal(m.Data, &ops) != nil {
 			return
 		}
@@ -169,7 +169,7 @@ func (p *relayPeer) request(topic, id string) error {
 			}
 			return fmt.Errorf("the op was never answered: %w", err)
 		}
-		var ops []relayOp
+		var ops []crowdOp
 		if err := json.Unmarshal(m.Data, &ops); err != nil {
 			return err
 		}
