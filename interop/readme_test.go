@@ -198,6 +198,21 @@ func TestTheEventsOfTheReadme(t *testing.T) {
 	}
 }
 
+// The relay of the README answers its client: the op is taken, and the response comes. Commands serve and ask as well.
+func TestTheRelayOfTheReadme(t *testing.T) {
+	relayFiles(t)
+	script := block(t, "## The relay", "sh")
+	got := newStage(t).play("export ROUTECTL_RELAY_URL=ws://127.0.0.1:8080 # the default\n" + script)
+	want := []string{
+		`{"op":"head:ok","topic":"echo","id":"r1","ref":"1"}`, `{"op":"head","topic":"echo","id":"r1","data":{"echoed":{"hello":"world"}},"done":true}`,
+		"serving echo: active", "HELLO",
+	}
+	lines := slices.DeleteFunc(strings.Split(got, "\n"), func(line string) bool { return line == "" || strings.HasPrefix(line, "ready ") })
+	if !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+}
+
 // sameEachTime leaves out what differs from run to run: times, ports, and the width of columns that have them.
 func sameEachTime(text string) string {
 	text = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`).ReplaceAllString(text, "TIME")

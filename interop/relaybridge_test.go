@@ -85,20 +85,20 @@ func TestAMessageIsARequestOfTheRelay(t *testing.T) {
 	}
 }
 
-// relayOp is an op as it comes.
-type relayOp struct {
+// pushedOp is an op as it comes.
+type pushedOp struct {
 	Op, Topic, ID, From, Role, Code string
 	Data                            json.RawMessage
 }
 
 // next reads a message of one op; ok is false where the connection has ended.
-func (p *relayPeer) next() (o relayOp, ok bool) {
+func (p *relayPeer) next() (o pushedOp, ok bool) {
 	p.t.Helper()
 	m, _, err := p.ws.Next()
 	if err != nil {
 		return o, false
 	}
-	var ops []relayOp
+	var ops []pushedOp
 	if err := json.Unmarshal(m.Data, &ops); err != nil || len(ops) != 1 {
 		p.t.Errorf("%v: %d ops where one was wanted", err, len(ops))
 		return o, false
@@ -125,7 +125,7 @@ func TestOnlyItsTopicAnswersAMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servers, asked := map[string]*relayPeer{}, map[string]relayOp{}
+	servers, asked := map[string]*relayPeer{}, map[string]pushedOp{}
 	for _, of := range []struct{ domain, topic, token string }{
 		{"acme", "echo", "cf-server-Lw0e"}, {"acme", "other", "cf-server-Lw0e"}, {"other", "echo", "cf-other-Hk55"},
 	} {
@@ -144,7 +144,7 @@ func TestOnlyItsTopicAnswersAMessage(t *testing.T) {
 		servers[address] = s
 		asked[address], _ = s.next()
 	}
-	answer := func(from string, q relayOp) relayOp {
+	answer := func(from string, q pushedOp) pushedOp {
 		own := asked[from]
 		servers[from].send(fmt.Sprintf(`[{"op":"head","topic":%q,"id":%q,"to":%q,"data":%q,"done":true}]`, own.Topic, q.ID, own.From, from))
 		o, _ := servers[from].next()

@@ -213,7 +213,7 @@ func TestRoutectlRelay(t *testing.T) {
 	r.serveBy(t, "half", "sh", "-c", "echo some; exit 7")
 	r.serveBy(t, "date", "echo", "does not read")
 
-	binary := make([]byte, 8<<20)
+	binary := make([]byte, 2<<20)
 	rand.NewChaCha8([32]byte{1}).Read(binary)
 	text := strings.Repeat("grüße, 世界\n", 20_000)
 	file := filepath.Join(t.TempDir(), "binary")
@@ -237,6 +237,7 @@ func TestRoutectlRelay(t *testing.T) {
 		{"a command that fails half way", "", []string{"request", "half"}, "some\n", 1, "routectl: half: failed: exit status 7\n"},
 		{"nobody serves", "", []string{"request", "nobody"}, "", 1, "unavailable"},
 		{"a wrong token", "", []string{"request", "cat", "--token", "wrong"}, "", 1, "forbidden"},
+		{"an unknown domain", "", []string{"request", "cat", "--domain", "nope"}, "", 1, "404: no such domain"},
 		{"another domain", "", []string{"request", "cat", "--domain", "other"}, "", 1, "forbidden"},
 		{"no router", "", []string{"request", "cat", "--url", "ws://127.0.0.1:1"}, "", 3, "--url says where"},
 	} {
@@ -273,7 +274,18 @@ func TestRoutectlRelayEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the command is killed", func() bool { return !exists(strings.TrimSpace(string(text))) })
+	if response, err = client.Request(within(t), "t", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if part, err := response.Next(); string(part) != `"begun\n"` || err != nil {
+		t.Fatal(string(part), err)
+	}
 	p.stop()
+	if part, err := response.Next(); err != nil {
+		t.Error(err)
+	} else if e, failed := relay.Failure(part); !failed || e.Message != "the server was interrupted" {
+		t.Errorf("a request whose command is killed by the end of serve is told %s", part)
+	}
 	if status := p.wait(); status != 0 {
 		t.Errorf("status %d: %s", status, p.log)
 	}

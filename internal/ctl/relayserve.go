@@ -23,7 +23,8 @@ import (
 type relayServer struct {
 	topic    string
 	command  []string
-	commands int // at a time
+	commands int             // at a time
+	ctx      context.Context // over when it is interrupted
 
 	mu     sync.Mutex // guards the writers: of commands, and of the client's callbacks
 	stdout io.Writer
@@ -38,7 +39,7 @@ func relayServeCommand(r *run, a *relayAccess) *cobra.Command {
 		Long: `Serve runs COMMAND for each request of a topic, many at a time. Standard input is the data of the head, where it has any, as one line of JSON, and
 behind it the body; standard output is the body of the response as it comes. RELAY_TOPIC and RELAY_HEAD are in its environment. Where the exit status is
 not 0, the response is a failure: its head is {"error":{"code":"failed","message":…}}, or its last part where something was written before. The command is
-killed when the client gives up. Serve says its role, now and when it changes, on standard output, and runs until it is interrupted.`,
+killed when the client gives up, and when serve ends. Serve says its role, now and when it changes, on standard output, and runs until it is interrupted.`,
 		Args: func(c *cobra.Command, argv []string) error {
 			if c.ArgsLenAtDash() != 1 || len(argv) < 2 {
 				return usage("relay serve: give TOPIC -- COMMAND [ARGUMENT]...")
@@ -65,7 +66,7 @@ killed when the client gives up. Serve says its role, now and when it changes, o
 }
 
 func (s *relayServer) run(ctx context.Context, o relay.Options) error {
-	o.Concurrent = s.commands
+	o.Concurrent, s.ctx = s.commands, ctx
 	o.Buffer, o.Hold = 4<<20, 10*time.Second // for a command that reads in bursts; the relay is patient for 30 s
 	c, err := relayConnect(ctx, o)
 	if err != nil {
@@ -82,9 +83,10 @@ func (s *relayServer) run(ctx context.Context, o relay.Options) error {
 	}
 	s.say(s.stdout, "serving %s: %s", s.topic, role)
 	<-ctx.Done()
-	call, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	call, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	c.Unserve(call, s.topic) // the next in line takes over before the connection goes
+	c.Idle(call)             // and those whose commands were killed are told
 	return nil
 }
 
@@ -94,6 +96,9 @@ func (s *relayServer) say(w io.Writer, format string, args ...any) {
 	fmt.Fprintf(w, format+"\n", args...)
 }
 
+// endTimeout bounds what is said when a serve is interrupted.
+const endTimeout = 2 * time.Second
+
 // maxHeadInEnv bounds what is put into an environment: a system refuses to start a program with a long one.
 const maxHeadInEnv = 32 << 10
 
@@ -101,6 +106,7 @@ const maxHeadInEnv = 32 << 10
 func (s *relayServer) handle(ctx context.Context, q *relay.Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
 	cmd := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
 	cmd.Env = append(os.Environ(), "RELAY_TOPIC="+q.Topic)
 	if head := compact(q.Head); len(head) <= maxHeadInEnv {
@@ -136,6 +142,9 @@ func (s *relayServer) handle(ctx context.Context, q *relay.Request) error {
 	err = cmd.Wait()
 	if f := failed.Load(); f != nil {
 		return *f
+	}
+	if err != nil && s.ctx.Err() != nil {
+		return &relay.Error{Code: "failed", Message: "the server was interrupted"}
 	}
 	return exitError(err, sendErr)
 }

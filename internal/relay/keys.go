@@ -121,6 +121,8 @@ func jsonError(err error) error {
 		return fmt.Errorf("byte %d: invalid JSON", syntax.Offset)
 	case errors.As(err, &kind):
 		return fmt.Errorf("byte %d: %s: cannot be %s", kind.Offset, kind.Field, kind.Value)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("invalid JSON: it ends too early")
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}

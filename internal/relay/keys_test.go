@@ -25,7 +25,7 @@ func TestKeys(t *testing.T) {
 		``: "invalid JSON", `{"keys":{}}`: "no key", good + `{}`: "more than one", `{"kees":{}}`: `unknown field "kees"`, `{"keys":7}`: "cannot be number",
 		`{"keys":{"a":{"token":"secret-x","domain":"acme"},"b":{"token":"secret-x","domain":"acme"}}}`: `key "b": its token is that of "a"`,
 		`{"keys":{"a":{"domain":"acme"}}}`: "token: missing", `{"keys":{"a":{"token":"secret-x"}}}`: "domain:", `{"keys":{"a":{"token":"secret-x","domain":"a/b"}}}`: "domain:",
-		`{"keys":{"a":{"token":"secret-x","domain":"a","P":[""]}}}`: "never empty", `{"keys":{"a":{"token":"secret-x`: "invalid JSON", `{"keys":{"a":{"token":["secret-x"]}}}`: "cannot be",
+		`{"keys":{"a":{"token":"secret-x","domain":"a","P":[""]}}}`: "never empty", `{"keys":{"a":{"token":"secret-x`: "ends too early", `{"keys":{"a":{"token":["secret-x"]}}}`: "cannot be",
 	} {
 		if _, err := ParseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %s", text, err, want)

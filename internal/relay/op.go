@@ -16,6 +16,7 @@ const maxText = 4 << 10
 type work struct {
 	scan    scanner
 	ops     []op
+	most    int    // of them, since they were cleared
 	reply   []byte // the reply array of the message, without its end; empty: there is none
 	asked   []asked
 	touched []*Conn // that ops were queued for
@@ -36,7 +37,8 @@ func newWork(b *Broker) *work {
 func (w *work) free() {
 	w.batch.free()
 	w.batch = nil
-	clear(w.ops[:cap(w.ops)])
+	clear(w.ops[:w.most])
+	w.most = 0
 	clear(w.asked[:cap(w.asked)])
 	w.scan.b = nil
 	w.ops, w.reply, w.asked = w.ops[:0], w.reply[:0], w.asked[:0]
@@ -66,7 +68,9 @@ func (c *Conn) take(w *work, m websocket.Message) {
 		return
 	}
 	var err error
-	if w.ops, err = w.scan.scan(m.Data, w.ops[:0]); err != nil {
+	w.ops, err = w.scan.scan(m.Data, w.ops[:0])
+	w.most = max(w.most, len(w.ops))
+	if err != nil {
 		words := "Invalid JSON"
 		switch {
 		case errors.Is(err, errNoArray):

@@ -123,7 +123,7 @@ func (r *Reader) readOnce(fd uintptr) bool {
 		r.bufp = Get(r.size)
 	}
 	for {
-		r.n, r.err = syscall.Read(int(fd), (*r.bufp)[r.end:])
+		r.n, r.err = read(int(fd), (*r.bufp)[r.end:])
 		switch r.err {
 		case syscall.EINTR:
 			continue

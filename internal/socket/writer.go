@@ -110,7 +110,7 @@ func (w *Writer) write(b []byte) int {
 }
 
 func (w *Writer) writeOnce(fd uintptr) bool {
-	w.n, w.err = syscall.Write(int(fd), w.tried)
+	w.n, w.err = write(int(fd), w.tried)
 	return true
 }
 

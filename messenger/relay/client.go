@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -66,14 +67,15 @@ type Client struct {
 	topics   map[string]*served
 	requests map[string]*Response // by id
 	serving  map[servedKey]*Request
+	idle     []chan struct{} // closed when nothing is in serving
 	handlers sync.WaitGroup
 	events   []func() // callbacks to do when mu is released
 	onRole   func(topic string, role Role)
 	onError  func(error)
 }
 
-// Connect connects to a relay. ctx bounds that, and not the life of the Client. Where the relay refuses the token or the domain, the error
-// is an *Error with the code "forbidden".
+// Connect connects to a relay. ctx bounds that, and not the life of the Client. Where the relay refuses the token or the domain, or there is none, the
+// error is an *Error with the code "forbidden".
 func Connect(ctx context.Context, o Options) (*Client, error) {
 	o.defaults()
 	address, err := connectURL(&o)
@@ -122,8 +124,8 @@ func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	var refused *websocket.RefusedError
 	if errors.As(err, &refused) {
 		switch refused.Status {
-		case http.StatusUnauthorized, http.StatusForbidden:
-			return nil, &Error{Code: Forbidden, Message: strings.TrimSpace(refused.Text), Cause: err}
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound: // the last: of a domain, or where there is no relay
+			return nil, &Error{Code: Forbidden, Message: fmt.Sprintf("the server answers %d: %s", refused.Status, strings.TrimSpace(refused.Text))}
 		}
 	}
 	return conn, err
@@ -160,6 +162,24 @@ func (c *Client) Close() {
 	c.cancel()
 	<-c.done
 	c.handlers.Wait()
+}
+
+// Idle waits until no request is being answered: behind Unserve and before Close, nobody waits in vain then for a response.
+func (c *Client) Idle(ctx context.Context) error {
+	c.mu.Lock()
+	if len(c.serving) == 0 {
+		c.release()
+		return nil
+	}
+	idle := make(chan struct{})
+	c.idle = append(c.idle, idle)
+	c.release()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Done is closed when the Client is over: by Close, or where it does not connect again.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ type far struct {
 
 func newScripted(t *testing.T) *scripted {
 	s := &scripted{t: t, conns: make(chan *far, 10), paths: make(chan string, 10)}
+	var order sync.Mutex
 	over := make(chan struct{}, 100)
 	n := make(chan struct{}, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,10 +48,16 @@ func newScripted(t *testing.T) *scripted {
 			http.Error(w, "no such key", http.StatusUnauthorized)
 			return
 		}
+		if strings.HasPrefix(r.URL.Path, "/api/nope/") {
+			http.NotFound(w, r)
+			return
+		}
+		order.Lock() // the client makes one connection after the other: they come by conns in that order
 		nc, already := (websocket.Gate{}).Upgrade(w, r)
 		f := &far{t: t, c: websocket.New(nc, already, false, websocket.Options{MaxMessage: 1 << 20}), said: make(chan string, 10_000)}
 		n <- struct{}{}
 		s.conns <- f
+		order.Unlock()
 		go func() { f.serve(); over <- struct{}{} }()
 	}))
 	s.url = srv.URL
@@ -634,13 +642,40 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
+// Idle waits for the responses that are under way.
+func TestIdle(t *testing.T) {
+	s := newScripted(t)
+	c, f := s.connect(relay.Options{})
+	if err := c.Idle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	begun, end := make(chan struct{}), make(chan struct{})
+	b := s.serving(c, f, func(context.Context, *relay.Request) error { close(begun); <-end; return nil })
+	f.say(`[{"op":"head","topic":"t","id":"1","from":"A","done":true}]`)
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Idle(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	idle := make(chan error, 1)
+	go func() { idle <- c.Idle(t.Context()) }()
+	close(end)
+	b.hear(`[{"op":"head","topic":"t","id":"1","to":"A","ref":"#","done":true}]`)
+	if err := <-idle; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestConnectIsRefused(t *testing.T) {
 	s := newScripted(t)
 	_, err := relay.Connect(t.Context(), relay.Options{URL: s.url, Domain: "acme", Token: "bad"})
 	wantCode(t, err, relay.Forbidden)
-	if strings.Contains(err.Error(), "token") || !strings.Contains(err.Error(), "no such key") {
+	if strings.Contains(err.Error(), "token") || strings.Count(err.Error(), "no such key") != 1 {
 		t.Error(err)
 	}
+	_, err = relay.Connect(t.Context(), relay.Options{URL: s.url, Domain: "nope", Token: "good"})
+	wantCode(t, err, relay.Forbidden)
 	for _, o := range []relay.Options{{}, {URL: "amqp://x", Domain: "d"}, {URL: "ws://x"}, {URL: "::", Domain: "d"}} {
 		if _, err := relay.Connect(t.Context(), o); err == nil {
 			t.Errorf("%+v connects", o)

@@ -200,6 +200,12 @@ func (r *Request) serve(handler Handler) {
 	}
 	r.fail(&Error{Code: Closed, Topic: r.Topic, Message: "the request was answered"})
 	delete(r.c.serving, r.key)
+	if len(r.c.serving) == 0 {
+		for _, idle := range r.c.idle {
+			close(idle)
+		}
+		r.c.idle = nil
+	}
 	r.c.release()
 }
 
