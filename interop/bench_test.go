@@ -59,7 +59,7 @@ func TestBenchStartsARouterAndCtrlCEndsBoth(t *testing.T) {
 	var router string
 	eventually(t, "a router is started", func() bool {
 		router = childOf(p.cmd.Process.Pid)
-		return router != "" && cpuOf(router) > 20
+		return router != "" && cpuOf(router) > 100 // more than its start takes
 	})
 	p.cmd.Process.Signal(syscall.SIGINT)
 	text := ""
