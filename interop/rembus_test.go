@@ -92,3 +92,20 @@ func TestTheMeshOfTheReadme(t *testing.T) {
 		}
 	}
 }
+
+// Components of Rembus and those who ask by HTTP.
+func TestRembusByHTTP(t *testing.T) {
+	keys := t.TempDir()
+	if err := os.WriteFile(filepath.Join(keys, "keeper"), []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	more := fmt.Sprintf("http: {listen: '127.0.0.1:0'}\nmesh: {keys: '%s', admins: [keeper], httpSubscribe: true}", keys)
+	r, urls := startRembus(t, "hub", more, listener("rembus+ws", ""))
+	web := strings.TrimPrefix(r.line(), "ready ")
+	p := start(t, "rembus by http", pythonProgram, "rembus/gateway.py", urls[0], web, "s3cret")
+	for _, want := range []string{"publishes", "requests", "JSON-RPC", "commands", "configuration", "done"} {
+		if got := p.line(); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+}
