@@ -109,3 +109,19 @@ func TestRembusByHTTP(t *testing.T) {
 		}
 	}
 }
+
+// A router that is killed knows afterwards what components have sent, and what is on its way to them.
+func TestRembusAfterAKill(t *testing.T) {
+	state := "state: " + t.TempDir()
+	r, urls := startRembus(t, "hub", state, listener("rembus+ws", ""))
+	p := start(t, "rembus components", pythonProgram, "rembus/killed.py", urls[0])
+	if got := p.line(); got != "sent" {
+		t.Fatalf("got %q", got)
+	}
+	r.kill()
+	startRembus(t, "hub", state, "{url: 'rembus+"+urls[0]+"'}")
+	fmt.Fprintln(p.stdin, "it is there again")
+	if got := p.line(); got != "done" {
+		t.Fatalf("got %q", got)
+	}
+}
