@@ -92,3 +92,36 @@ func TestTheMeshOfTheReadme(t *testing.T) {
 		}
 	}
 }
+
+// Components of Rembus and those who ask by HTTP.
+func TestRembusByHTTP(t *testing.T) {
+	keys := t.TempDir()
+	if err := os.WriteFile(filepath.Join(keys, "keeper"), []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	more := fmt.Sprintf("http: {listen: '127.0.0.1:0'}\nmesh: {keys: '%s', admins: [keeper], httpSubscribe: true}", keys)
+	r, urls := startRembus(t, "hub", more, listener("rembus+ws", ""))
+	web := strings.TrimPrefix(r.line(), "ready ")
+	p := start(t, "rembus by http", pythonProgram, "rembus/gateway.py", urls[0], web, "s3cret")
+	for _, want := range []string{"publishes", "requests", "JSON-RPC", "commands", "configuration", "done"} {
+		if got := p.line(); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A router that is killed knows afterwards what components have sent, and what is on its way to them.
+func TestRembusAfterAKill(t *testing.T) {
+	state := "state: " + t.TempDir()
+	r, urls := startRembus(t, "hub", state, listener("rembus+ws", ""))
+	p := start(t, "rembus components", pythonProgram, "rembus/killed.py", urls[0])
+	if got := p.line(); got != "sent" {
+		t.Fatalf("got %q", got)
+	}
+	r.kill()
+	startRembus(t, "hub", state, "{url: 'rembus+"+urls[0]+"'}")
+	fmt.Fprintln(p.stdin, "it is there again")
+	if got := p.line(); got != "done" {
+		t.Fatalf("got %q", got)
+	}
+}

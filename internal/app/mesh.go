@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,7 @@ type Mesh struct {
 	AckTimeout     Duration          `yaml:"ackTimeout"`     // for an ack of a publish; 0 is 2 s
 	SendRetries    int               `yaml:"sendRetries"`    // how often one is sent again; 0 is 10, -1 never
 	RequestTimeout Duration          `yaml:"requestTimeout"` // for the answer of a method; 0 is 20 s
+	HTTPSubscribe  bool              `yaml:"httpSubscribe"`  // anybody may say by HTTP what a component subscribes to and exposes
 	Peers          []MeshPeer        `yaml:"peers"`          // routers that this one connects to
 }
 
@@ -183,6 +185,14 @@ func (a *App) listenMesh(url, address string) (line string, err error) {
 		return "", err
 	}
 	return "ready " + scheme + "://" + bound.String(), nil
+}
+
+// gateway is Rembus over HTTP, nil where no listener speaks Rembus.
+func (a *App) gateway() http.Handler {
+	if !slices.ContainsFunc(a.config.Listeners, func(l Listener) bool { return isRembus(l.URL) }) {
+		return nil
+	}
+	return a.mesh.Gateway(a.config.Mesh.HTTPSubscribe)
 }
 
 // stopMesh ends the mesh, and closes its table.

@@ -224,7 +224,7 @@ func (a *App) listen() (lines []string, err error) {
 	if h := &a.config.HTTP; h.on() {
 		a.http, err = web.Listen(h.Listen, web.Options{
 			Ready: a.ready.Load, TLS: a.secret.listenerTLS(h.url()), Log: a.log,
-			Relay: a.relay, Topology: a.topology(),
+			Relay: a.relay, Topology: a.topology(), Rembus: a.gateway(),
 			Events: a.events.Handler(), EventLinks: a.events.LinkHandler(),
 			AMQP: a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{

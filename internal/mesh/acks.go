@@ -11,46 +11,115 @@ import (
 	"path/filepath"
 )
 
-// The ids of QoS 2 publishes that a named twin has sent and not yet said ack2 to are kept in a file of its name, hexadecimal, one a line: written when its
-// connection ends and when the router does, read when the twin is known again.
+// What a named twin's QoS is about is kept in a file of its name, so that it outlives the router, however that ends. It is lines, in the order that it happened:
+//
+//	HEX     it has sent a QoS 2 publish of this id
+//	-HEX    it has said ack2 to it
+//	>HEX    a publish is on its way to it: the frame
+//	<HEX    it has acknowledged the publish of this id, or it was given up
+//
+// A line is written before the frame is that depends on it, and outlives the process then; a crash of the machine may take the last ones away. Where the file is
+// long for what is left, and when a connection or the router ends, it is written anew. A last line without an end is of a write that was interrupted.
 
-const maxAckFile = maxSeen * (2*maxID + 1)
+// boxLog is the file of a twin. Guarded by the twin's lock.
+type boxLog struct {
+	file    *os.File // nil: closed
+	size    int      // of what was written to it
+	lines   []byte   // that are to be written
+	changed bool     // since the file was read or written anew
+	failed  bool     // that was logged
+}
+
+// The first byte of a line; that of an id that was taken has none.
+const (
+	lineReleased = '-'
+	lineWaits    = '>'
+	lineAcked    = '<'
+)
+
+// longLog is from when on a file is written anew where little of it is left.
+const longLog = 1 << 20
 
 func (m *Mesh) ackFile(name string) string {
 	return filepath.Join(m.o.Acks, url.PathEscape(name))
 }
 
-// parseAcks reads a file of ids.
-func parseAcks(b []byte) ([]ID, error) {
-	if len(b) > maxAckFile {
-		return nil, errors.New("too long")
-	}
-	var ids []ID
-	for n := 1; len(b) > 0; n++ {
-		line, rest, ended := bytes.Cut(b, []byte("\n"))
-		var raw [maxID]byte
-		if !ended || len(line) > 2*maxID {
-			return nil, fmt.Errorf("line %d is no id", n)
-		}
-		size, err := hex.Decode(raw[:], line)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		id, _ := MakeID(raw[:size])
-		ids = append(ids, id)
-		b = rest
-	}
-	return ids, nil
+// boxes are those of a twin.
+type boxes struct {
+	in  inbox
+	out outbox
 }
 
-func appendAcks(b []byte, ids []ID) []byte {
-	for _, id := range ids {
-		b = append(hex.AppendEncode(b, id.Bytes()), '\n')
+// parseAcks reads a file. With an error the boxes are what precedes it.
+func parseAcks(b []byte) (x boxes, err error) {
+	for n := 1; ; n++ {
+		line, rest, ended := bytes.Cut(b, []byte("\n"))
+		if !ended {
+			return x, nil
+		}
+		if err := x.take(line); err != nil {
+			return x, fmt.Errorf("line %d: %w", n, err)
+		}
+		b = rest
+	}
+}
+
+// take does what a line says.
+func (x *boxes) take(line []byte) error {
+	kind := byte(0)
+	if len(line) > 0 && (line[0] == lineReleased || line[0] == lineWaits || line[0] == lineAcked) {
+		kind, line = line[0], line[1:]
+	}
+	raw, err := hex.DecodeString(string(line))
+	if err != nil {
+		return err
+	}
+	if kind == lineWaits {
+		var f Frame
+		if ParseFrame(raw, &f) != nil || f.Type != Publish || f.QoS() == 0 {
+			return errors.New("not a publish with QoS")
+		}
+		x.out.push(parcel{frame: raw, id: f.ID, qos: f.QoS()})
+		return nil
+	}
+	id, ok := MakeID(raw)
+	switch {
+	case !ok:
+		return errors.New("not an id")
+	case kind == 0:
+		x.in.take(id)
+	case kind == lineReleased:
+		x.in.release(id)
+	default:
+		x.out.remove(id)
+	}
+	return nil
+}
+
+// appendAcks appends a file of what is left.
+func appendAcks(b []byte, in *inbox, out *outbox) []byte {
+	for _, id := range in.ids() {
+		b = appendLine(b, 0, id.Bytes())
+	}
+	for i := range out.waiting {
+		if p := &out.waiting[i]; p.isKept() {
+			b = appendLine(b, lineWaits, p.frame)
+		}
 	}
 	return b
 }
 
-// loadAcks has a new twin know what it sent before.
+func appendLine(b []byte, kind byte, what []byte) []byte {
+	if kind != 0 {
+		b = append(b, kind)
+	}
+	return append(hex.AppendEncode(b, what), '\n')
+}
+
+// isKept tells whether a publish outlives the router. One whose sender waits for its outcome does not: who waits sends it again.
+func (p *parcel) isKept() bool { return p.qos != 0 && p.copy == nil }
+
+// loadAcks has a new twin know what it has sent before, and what is on its way to it.
 func (m *Mesh) loadAcks(t *twin) {
 	if m.o.Acks == "" || !t.named {
 		return
@@ -61,48 +130,102 @@ func (m *Mesh) loadAcks(t *twin) {
 		return
 	}
 	var text []byte
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxAckFile) {
-		err = errors.New("not a file of ids")
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > int64(m.maxAckFile())) {
+		err = errors.New("not a file of ids and publishes")
 	}
 	if err == nil {
 		text, err = os.ReadFile(name)
 	}
-	var ids []ID
+	x, bad := parseAcks(text)
 	if err == nil {
-		ids, err = parseAcks(text)
+		err = bad
 	}
 	if err != nil {
-		m.o.Log.Error("the ids that a component has sent cannot be read", "component", t.name, "file", name, "error", err)
-		return
+		m.o.Log.Error("what a component has sent and is to get cannot be read whole", "component", t.name, "file", name, "error", err)
 	}
-	for _, id := range ids {
-		t.in.take(id)
-	}
-	t.in.dirty = false
+	t.in, t.out = x.in, x.out
+	t.log.changed = true // it is written anew before it grows: its last line may have no end
 }
 
-// saveAcks keeps what a twin has sent, where it is not kept already.
-func (m *Mesh) saveAcks(t *twin) {
-	if m.o.Acks == "" || !t.named {
+// maxAckFile bounds a file: what may be left, three times, and what a batch adds.
+func (m *Mesh) maxAckFile() int {
+	return 3*(2*(m.o.HardQueue+maxMessage)+maxSeen*(2*maxID+1)) + 4*longLog
+}
+
+// note adds a line. commit writes it. Called under the lock.
+func (t *twin) note(kind byte, what []byte) {
+	if t.named && t.m.o.Acks != "" {
+		t.log.lines = appendLine(t.log.lines, kind, what)
+	}
+}
+
+// commit writes the lines that were noted. Called under the lock.
+func (t *twin) commit() {
+	if len(t.log.lines) == 0 {
 		return
 	}
-	t.mu.Lock()
-	dirty, ids := t.in.dirty, t.in.ids()
-	t.in.dirty = false
-	t.mu.Unlock()
-	if !dirty {
-		return
+	err := error(nil)
+	if t.log.file == nil && t.log.changed {
+		err = t.rewrite() // which has what the lines say
+	} else if err = t.openLog(); err == nil {
+		_, err = t.log.file.Write(t.log.lines)
+		t.log.size += len(t.log.lines)
+		t.log.changed = true
 	}
-	name := m.ackFile(t.name)
-	var err error
-	if len(ids) == 0 {
-		if err = os.Remove(name); errors.Is(err, fs.ErrNotExist) {
-			err = nil
+	if t.log.lines = t.log.lines[:0]; cap(t.log.lines) > 64<<10 {
+		t.log.lines = nil
+	}
+	if err == nil && t.log.size > longLog && t.log.size/3 > 2*t.out.bytes+len(t.in.seen)*(2*maxID+1) {
+		err = t.rewrite()
+	}
+	t.report(err)
+}
+
+// report logs that a file cannot be written, once.
+func (t *twin) report(err error) {
+	if err != nil && !t.log.failed {
+		t.log.failed = true
+		t.m.o.Log.Error("what a component has sent and is to get cannot be kept", "component", t.name, "file", t.m.ackFile(t.name), "error", err)
+	}
+}
+
+// openLog opens the file. Called under the lock.
+func (t *twin) openLog() (err error) {
+	if t.log.file != nil {
+		return nil
+	}
+	if err = os.MkdirAll(t.m.o.Acks, 0o700); err != nil {
+		return err
+	}
+	t.log.file, err = os.OpenFile(t.m.ackFile(t.name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	return err
+}
+
+// rewrite writes the file anew, with what is left; without, there is none. Called under the lock.
+func (t *twin) rewrite() error {
+	t.log.file.Close() // nil is fine
+	t.log.file, t.log.changed = nil, false
+	name, text := t.m.ackFile(t.name), appendAcks(nil, &t.in, &t.out)
+	t.log.size = len(text)
+	if len(text) == 0 {
+		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
-	} else if err = os.MkdirAll(m.o.Acks, 0o700); err == nil {
-		err = writeFile(name, appendAcks(nil, ids))
+		return nil
 	}
-	if err != nil {
-		m.o.Log.Error("the ids that a component has sent cannot be kept", "component", t.name, "file", name, "error", err)
+	if err := os.MkdirAll(t.m.o.Acks, 0o700); err != nil {
+		return err
 	}
+	return writeFile(name, text)
+}
+
+// saveAcks writes a twin's file anew, as when its connection ends.
+func (m *Mesh) saveAcks(t *twin) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m.o.Acks == "" || !t.named || !t.log.changed && len(t.log.lines) == 0 {
+		return
+	}
+	t.log.lines = t.log.lines[:0]
+	t.report(t.rewrite())
 }

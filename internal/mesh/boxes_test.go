@@ -156,27 +156,45 @@ func TestPermitted(t *testing.T) {
 }
 
 func TestFilesOfAcks(t *testing.T) {
-	wide, _ := MakeID(bytes.Repeat([]byte{7}, 16))
-	ids := []ID{number(1), wide, number(3)}
-	if got, err := parseAcks(appendAcks(nil, ids)); err != nil || !slices.Equal(got, ids) {
-		t.Errorf("got %v, %v", got, err)
+	publish := func(id uint64, qos byte) string {
+		return fmt.Sprintf("%x", AppendFrame(nil, &Frame{Type: Publish, Flags: qos, ID: number(id), HasID: true, Name: []byte("t"), Data: []byte{1}}))
 	}
-	for _, text := range []string{"0", "00", "zz\n", strings.Repeat("0", 34) + "\n", "00\n\x00\n"} {
-		if got, err := parseAcks([]byte(text)); err == nil {
-			t.Errorf("%q: got %v", text, got)
+	one, two := publish(1, flagQoS1), publish(2, flagQoS2)
+	for text, want := range map[string]string{
+		"": "", "0000000000000001\n": "0000000000000001\n",
+		"0000000000000001\n0707070707070707\n-0000000000000001\n": "0707070707070707\n",
+		">" + one + "\n>" + two + "\n0000000000000003\n":          "0000000000000003\n>" + one + "\n>" + two + "\n",
+		">" + one + "\n>" + two + "\n<0000000000000001\n":         ">" + two + "\n",
+		">" + one + "\n>" + two + "\n<0000000000000002\n":         ">" + one + "\n",
+		">" + one + "\n<0000000000000001":                         ">" + one + "\n", // half a line
+		"0000000000000001\nzz\n0000000000000002\n":                "error 0000000000000001\n",
+		">00\n":                                "error ",
+		"<\n" + strings.Repeat("0", 34) + "\n": "error ",
+		">" + publish(1, flagSlot) + "\n":      "error ",
+		"0\n":                                  "error ",
+	} {
+		x, err := parseAcks([]byte(text))
+		got := string(appendAcks(nil, &x.in, &x.out))
+		if err != nil {
+			got = "error " + got
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }
 
 func FuzzAcks(f *testing.F) {
-	f.Add([]byte("0000000000000001\n"))
+	f.Add([]byte("0000000000000001\n-0000000000000001\n>841811480000000000000001617401\n<00\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		ids, err := parseAcks(b)
-		if err != nil {
-			return
+		x, _ := parseAcks(b)
+		text := appendAcks(nil, &x.in, &x.out)
+		again, err := parseAcks(text)
+		if got := appendAcks(nil, &again.in, &again.out); err != nil || !bytes.Equal(got, text) {
+			t.Fatalf("%q: %q, then %q (%v)", b, text, got, err)
 		}
-		if again, err := parseAcks(appendAcks(nil, ids)); err != nil || !slices.Equal(ids, again) {
-			t.Fatalf("%q: %v, then %v (%v)", b, ids, again, err)
+		if again.out.bytes != x.out.bytes {
+			t.Fatalf("%d bytes, then %d", x.out.bytes, again.out.bytes)
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -302,13 +304,17 @@ func TestRestart(t *testing.T) {
 	if f := alice.identify("alice"); f.Status != StatusOK {
 		t.Fatal(f.Status)
 	}
-	alice.admin("__config__", "reactive", "status", "true")
+	alice.react()
+	if f := alice.publish(); f.ID != number(4711) { // it was not acknowledged
+		t.Errorf("got %+v", f)
+	}
+	alice.send(&Frame{Type: Ack, ID: number(4711)})
 	again := r.component("boss")
 	again.send(twice) // its ack was lost: it is not sent on again
 	again.barrier()
 	bob.send(&Frame{Type: Publish, Name: []byte("secret"), Data: []byte{0x81, 1}})
 	bob.send(&Frame{Type: Publish, Name: []byte("news"), Data: []byte{0x81, 2}})
-	if f := alice.next(); string(f.Name) != "news" || f.Data[1] != 2 {
+	if f := alice.publish(); string(f.Name) != "news" || f.Data[1] != 2 {
 		t.Errorf("got %s %x", f.Name, f.Data)
 	}
 	bob.send(&Frame{Type: Request, ID: number(9), Name: []byte("add"), Data: []byte{0x80}})
@@ -334,4 +340,88 @@ func (r *router) end(grants *routetable.Table) {
 		r.table.Close()
 		grants.Close()
 	})
+}
+
+// react has publishes come, and drops none that comes before the answer.
+func (c *client) react() {
+	f := adminFrame("__config__", "reactive", "status", "true")
+	f.ID, f.HasID = c.id(), true
+	c.send(f)
+}
+
+// crash has a router begin again from what another has on disk at this moment, as if that one had been killed.
+func crash(t *testing.T, dir string, o Options) *router {
+	t.Helper()
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	o.Acks = copied
+	return startRouter(t, o)
+}
+
+// What was acknowledged to its sender and not by its subscriber is sent by the router that comes after a crash; what both have acknowledged is not, and what is
+// sent again is not taken twice.
+func TestCrash(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{Acks: dir, AckTimeout: time.Hour}
+	r := startRouter(t, o)
+	sub, pub := r.component("sub", "t"), r.component("pub")
+	for i, qos := range []byte{flagQoS1, flagQoS2, flagQoS1, flagQoS2, 0} {
+		pub.send(&Frame{Type: Publish, Flags: qos, ID: number(uint64(i + 1)), HasID: qos != 0, Name: []byte("t"), Data: []byte{0x81, byte(i)}})
+	}
+	for i := range uint64(2) { // two are acknowledged, and the second ack2 of the publisher's is missing
+		if f := sub.publish(); f.ID != number(i+1) {
+			t.Fatalf("got %+v", f)
+		}
+		sub.send(&Frame{Type: Ack, ID: number(i + 1)})
+	}
+	if f := sub.next(); f.Type != Ack2 || f.ID != number(2) {
+		t.Errorf("got %+v", f)
+	}
+	for range 4 {
+		if f := pub.next(); f.Type != Ack {
+			t.Errorf("got %+v", f)
+		}
+	}
+	pub.send(&Frame{Type: Ack2, ID: number(4)})
+	pub.barrier()
+
+	r = crash(t, dir, o)
+	sub, pub = r.dial("sub", "ws"), r.component("pub")
+	sub.identify("sub")
+	sub.admin("t", "subscribe")
+	sub.react()
+	pub.send(&Frame{Type: Publish, Flags: flagQoS2, ID: number(2), HasID: true, Name: []byte("t"), Data: []byte{0x81, 1}})
+	for _, want := range []uint64{3, 4} {
+		if f := sub.publish(); f.ID != number(want) || f.Data[1] != byte(want-1) {
+			t.Errorf("got %+v, want %d", f, want)
+		}
+		sub.send(&Frame{Type: Ack, ID: number(want)})
+	}
+	pub.barrier()
+	if f := sub.next(); f.Type != Ack2 {
+		t.Errorf("got %+v", f)
+	}
+	sub.quiet()
+}
+
+// A file of what waits does not grow with what is done.
+func TestFilesOfAcksStayShort(t *testing.T) {
+	dir := t.TempDir()
+	r := startRouter(t, Options{Acks: dir})
+	sub, pub := r.component("sub", "t"), r.component("pub")
+	data := appendBytes(nil, make([]byte, 100_000))
+	for i := range uint64(30) {
+		pub.send(&Frame{Type: Publish, Flags: flagQoS2, ID: number(i), HasID: true, Name: []byte("t"), Data: data})
+		sub.send(&Frame{Type: Ack, ID: sub.publish().ID})
+		sub.next()
+		info, err := os.Stat(filepath.Join(dir, "sub"))
+		if err == nil && info.Size() > longLog+4*int64(len(data)) {
+			t.Fatalf("%d bytes", info.Size())
+		}
+	}
+	if b, _ := os.ReadFile(filepath.Join(dir, "pub")); len(b) != 30*17 {
+		t.Errorf("the publisher's file has %d bytes", len(b))
+	}
 }

@@ -81,7 +81,7 @@ func (m *Mesh) neighbours(but *twin) []*twin {
 	defer m.mu.Unlock()
 	var list []*twin
 	for _, t := range m.twins {
-		if t != but && t.named && t.open.Load() {
+		if t.named && t.open.Load() && (but == nil || t.name != but.name) {
 			list = append(list, t)
 		}
 	}

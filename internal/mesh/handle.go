@@ -25,10 +25,7 @@ func (l *link) handle(f *Frame) error {
 	case Ack:
 		l.twin.Load().acked(l, f.ID)
 	case Ack2:
-		t := l.twin.Load()
-		t.mu.Lock()
-		t.in.release(f.ID)
-		t.mu.Unlock()
+		l.twin.Load().released(f.ID)
 	case Identity:
 		l.handleIdentity(f)
 	case Attestation:
@@ -65,12 +62,23 @@ func (l *link) handlePublish(f *Frame) error {
 		l.m.count.refused.Add(1)
 		return nil
 	}
-	if qos := f.QoS(); qos != 0 {
-		l.reply(&Frame{Type: Ack, ID: f.ID})
-		if qos == flagQoS2 && !l.isNew(t, f.ID) {
-			return nil
-		}
+	if f.QoS() == 0 {
+		return l.passOn(t, f)
 	}
+	if f.QoS() == flagQoS1 || l.isNew(t, f.ID) {
+		if err := l.passOn(t, f); err != nil {
+			return err
+		}
+		l.flushNode() // whoever gets it has it in a file now, and so it may be acknowledged
+		t.taken(f)
+	}
+	l.reply(&Frame{Type: Ack, ID: f.ID})
+	return nil
+}
+
+// passOn sends a publish into the node.
+func (l *link) passOn(t *twin, f *Frame) error {
+	topic := string(f.Name)
 	e := envelope{hasID: f.HasID, flags: f.Flags, data: f.Data}
 	id := f.ID
 	if l.m.kinCount.Load() > 0 {
@@ -88,6 +96,27 @@ func (l *link) handlePublish(f *Frame) error {
 		l.flushNode() // a peer gets what it is sent in the order that it came, whatever the topics
 	}
 	return l.sendTopic(f.Name, &e)
+}
+
+// taken keeps the id of a publish that is sent on.
+func (t *twin) taken(f *Frame) {
+	if f.QoS() != flagQoS2 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.note(0, f.ID.Bytes())
+	t.commit()
+}
+
+// released takes an ack2.
+func (t *twin) released(id ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.in.release(id) {
+		t.note(lineReleased, id.Bytes())
+		t.commit()
+	}
 }
 
 func (l *link) isNew(t *twin, id ID) bool {

@@ -6,7 +6,6 @@ type inbox struct {
 	seen  map[ID]int // its place in order, counted from the first ever
 	order []ID
 	first int // the count of order[0]
-	dirty bool
 }
 
 // maxSeen bounds the ids of one twin.
@@ -26,21 +25,20 @@ func (b *inbox) take(id ID) bool {
 	}
 	b.seen[id] = b.first + len(b.order)
 	b.order = append(b.order, id)
-	b.dirty = true
 	return true
 }
 
-// release takes an ack2.
-func (b *inbox) release(id ID) {
+// release takes an ack2; false where its publish is not known.
+func (b *inbox) release(id ID) bool {
 	id = id.bare()
 	if _, ok := b.seen[id]; !ok {
-		return
+		return false
 	}
 	delete(b.seen, id)
-	b.dirty = true
 	if len(b.seen) == 0 {
 		b.order, b.first = b.order[:0], 0
 	}
+	return true
 }
 
 // forgetOldest makes room. Entries that were released already are dropped with it.

@@ -34,7 +34,7 @@ type Options struct {
 	Debug         func(on bool)     // sets the level of the log; nil: it stays
 
 	Keys   string            // directory of public keys and secrets; empty: those that are registered are kept in memory
-	Acks   string            // directory that keeps the ids of QoS 2 publishes; empty: they are forgotten with the router
+	Acks   string            // directory that keeps what is not acknowledged; empty: it is forgotten with the router
 	Grants *routetable.Table // who may use private topics; nil: a table in memory
 
 	AckTimeout       time.Duration // for an ack of a publish; 0 is 2 s

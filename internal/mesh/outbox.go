@@ -70,6 +70,17 @@ func (o *outbox) acked(id ID) (p parcel, ok bool) {
 	return p, true
 }
 
+// remove takes the first of an id away, wherever it is.
+func (o *outbox) remove(id ID) {
+	for i := range o.waiting {
+		if o.waiting[i].id.bare() == id.bare() {
+			o.bytes -= len(o.waiting[i].frame)
+			o.waiting = append(o.waiting[:i], o.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
 // due says what is to be done now: send the first again, or give it up.
 func (o *outbox) due(now time.Time, r retryPolicy) (again, gaveUp *parcel) {
 	if o.tries == 0 || now.Before(o.again) {

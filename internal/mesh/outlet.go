@@ -126,6 +126,7 @@ func (l *lane) publish(batch []*forwarder.Copy) (taken int, err error) {
 		}
 	}
 	t.trim()
+	t.commit()
 	t.done = nil
 	t.mu.Unlock()
 	forwarder.SettleAll(done, accepted)

@@ -3,12 +3,15 @@ package mesh
 import (
 	"bytes"
 	"context"
+	"crypto/rsa"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -266,6 +269,9 @@ func show(b []byte) string {
 	if ParseFrame(b, &f) == nil && f.Type == Response && f.Status == StatusChallenge {
 		text = strings.Replace(text, hex.EncodeToString(f.Data[1:]), "CHALLENGE", 1)
 	}
+	if ParseFrame(b, &f) == nil && f.Type == Admin && bytes.Count(f.ID.Bytes(), []byte{0}) < 4 { // drawn by the router
+		text = strings.Replace(text, "h'"+f.ID.String()+"'", "ID", 1)
+	}
 	return uuids.ReplaceAllString(eids.ReplaceAllString(text, "EID"), "UUID")
 }
 
@@ -275,13 +281,18 @@ type stage struct {
 	clients map[string]*client
 	keys    map[string]prover
 	nonces  map[string][]byte
+
+	subscribe bool // by HTTP
 }
 
 // run does a line of a conversation: NAME VERB ARGUMENTS. It tells what every client got.
 func (s *stage) run(t *testing.T, line string) (out []string) {
 	words := fields(line)
-	if words[0] == "router" {
+	switch words[0] {
+	case "router":
 		return s.rows()
+	case "http":
+		return s.http(words[1:])
 	}
 	name, verb, args := words[0], words[1], append(words[2:], "", "", "")
 	c := s.clients[name]
@@ -295,6 +306,23 @@ func (s *stage) run(t *testing.T, line string) (out []string) {
 		c.send(f)
 	}
 	return s.settle(c)
+}
+
+// http makes a request of HTTP, from this machine: METHOD PATH NAME[:SECRET] BODY, where - is none.
+func (s *stage) http(words []string) (out []string) {
+	words = append(words, "-", "-")
+	r := httptest.NewRequest(words[0], words[1], strings.NewReader(strings.TrimPrefix(words[3], "-")))
+	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost:8080"
+	if words[2] != "-" {
+		r.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(words[2])))
+	}
+	w := httptest.NewRecorder()
+	s.r.m.Gateway(s.subscribe).ServeHTTP(w, r)
+	out = append(out, strings.TrimSpace(fmt.Sprintf("%d %s", w.Code, w.Body)))
+	for _, c := range s.clients {
+		return append(out, s.settle(c)...)
+	}
+	return out
 }
 
 // settle waits until what one client has said is done, and then asks all.
@@ -468,10 +496,12 @@ func converse(t *testing.T, file string) {
 			switch {
 			case strings.HasPrefix(line, "#"):
 			case strings.HasPrefix(line, "options"):
-				set(t, &o, strings.Fields(line)[1:])
+				s.subscribe = set(t, &o, strings.Fields(line)[1:])
 			default:
 				if s.r == nil {
 					s.r = startRouter(t, o)
+					s.r.m.keys.memory["keeper"] = &key{secret: "s3"}
+					s.r.m.keys.memory["signer"] = &key{rsa: &rsa.PublicKey{}}
 				}
 				got = append(got, s.run(t, line)...)
 			}
@@ -492,7 +522,7 @@ func converse(t *testing.T, file string) {
 	}
 }
 
-func set(t *testing.T, o *Options, words []string) {
+func set(t *testing.T, o *Options, words []string) (subscribe bool) {
 	for _, w := range words {
 		key, value, _ := strings.Cut(w, "=")
 		switch key {
@@ -502,8 +532,13 @@ func set(t *testing.T, o *Options, words []string) {
 			o.Authenticated = true
 		case "overwrite":
 			o.Overwrite = true
+		case "admins":
+			o.Admins = strings.Split(value, ",")
+		case "subscribe":
+			subscribe = true
 		default:
 			t.Fatalf("no such option: %s", key)
 		}
 	}
+	return subscribe
 }

@@ -27,6 +27,7 @@ type twin struct {
 	reactive bool       // it wants publishes
 	out      outbox
 	in       inbox
+	log      boxLog           // of in and out
 	asked    map[ID]*question // requests that it has not answered, by the id that it knows
 	lanes    map[laneKey]*lane
 	alarmed  bool // something has begun to wait, and the clock does not know
@@ -107,6 +108,9 @@ func (t *twin) flush(by *link) {
 // push has a publish sent in its turn. Called under the lock.
 func (t *twin) push(p parcel, now time.Time) {
 	t.out.push(p)
+	if p.isKept() {
+		t.note(lineWaits, p.frame)
+	}
 	t.pump(now)
 }
 
@@ -139,6 +143,7 @@ func (t *twin) acked(by *link, id ID) {
 	t.mu.Lock()
 	p, ok := t.out.acked(id)
 	if ok {
+		t.noteAcked(&p)
 		if p.qos == flagQoS2 {
 			t.sendLocked(&Frame{Type: Ack2, ID: p.id})
 		}
@@ -151,6 +156,14 @@ func (t *twin) acked(by *link, id ID) {
 	t.flush(by)
 }
 
+// noteAcked has a publish be forgotten, before the peer is told so. Called under the lock.
+func (t *twin) noteAcked(p *parcel) {
+	if p.isKept() {
+		t.note(lineAcked, p.id.Bytes())
+		t.commit()
+	}
+}
+
 func (m *Mesh) retries() retryPolicy { return retryPolicy{m.o.AckTimeout, m.o.SendRetries} }
 
 // tick does what is due, and tells whether there is more to wait for.
@@ -161,6 +174,9 @@ func (t *twin) tick(now time.Time) (waits bool) {
 		var again *parcel
 		if again, lost = t.out.due(now, t.m.retries()); again != nil {
 			t.transmit(again)
+		}
+		if lost != nil {
+			t.noteAcked(lost)
 		}
 		t.pump(now)
 	}

@@ -30,6 +30,8 @@ type Options struct {
 
 	EventLinks http.Handler // at /router/link; nil: there is none
 
+	Rembus http.Handler // at every other path: /{topic} and more; nil: there is none
+
 	Topology *Topology // of /topology and /health; nil: they are not there
 }
 
@@ -73,6 +75,9 @@ func handler(o Options) http.Handler {
 	}
 	if o.EventLinks != nil {
 		mux.Handle("/router/link", o.EventLinks)
+	}
+	if o.Rembus != nil {
+		mux.Handle("/", o.Rembus)
 	}
 	if o.Topology != nil {
 		o.Topology.register(mux)
