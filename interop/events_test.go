@@ -109,6 +109,12 @@ func TestAComponentInPython(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("no answer")
 	}
+	if list := r.ctl(t, "connections"); !strings.Contains(list, "event:Mail%20Service") || !strings.Contains(list, "component") {
+		t.Errorf("the connections are\n%s", list)
+	}
+	if s := r.ctl(t, "status"); !strings.Contains(s, "componentsDisconnected") || !strings.Contains(s, "eventBytesKept") {
+		t.Errorf("the status is\n%s", s)
+	}
 	rows := r.ctl(t, "list")
 	for _, want := range []string{"event:req/SendMail", "event-conn:Mail%20Service", "event:Mail%20Service", "event:res/SendMail", "event-conn:Shop", "replay:ring"} {
 		if !strings.Contains(rows, want) {
