@@ -47,7 +47,7 @@ fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 		targets=$$(go test -list '^Fuzz' $$p); \
 		for f in $$(grep '^Fuzz' <<<"$$targets" || true); do \
 			echo "fuzz $$p $$f"; \
-			go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; \
+			go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x $$p; \
 		done; \
 	done
 

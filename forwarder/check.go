@@ -58,6 +58,9 @@ func (ln *line) checkLater(at int64, over []*Copy) []*Copy {
 // alarm is called when what the line waits for may be due: copies to be tried again, or the judgement that its hop is slow.
 func (ln *line) alarm(at int64) {
 	ln.mu.Lock()
+	if ln.behind && ln.l != nil {
+		ln.detachBehind()
+	}
 	i := 0
 	for ; i < len(ln.later) && ln.later[i].due <= at; i++ {
 		cp := ln.later[i]
@@ -132,10 +135,10 @@ func (ln *line) hasShare(cp *Copy) bool {
 }
 
 // hasShareAt tells whether one more copy of a link's may wait for a hop that takes nothing: on an anonymous link that carries messages
-// for others too, a quarter of its credit.
+// for others too, a quarter of its credit. What has an order has no credit that others share.
 func (ln *line) hasShareAt(cp *Copy, at int64) bool {
 	l := cp.in.link
-	if l == nil || l.hasTarget || cp.inDoubt || !l.carriesOthers(at) {
+	if l == nil || l.hasTarget || l.inside != "" || cp.inDoubt || !l.carriesOthers(at) {
 		return true
 	}
 	return ln.shares[l] < max(int(l.window.Load())/4, 1)
@@ -149,8 +152,8 @@ func (ln *line) checkOverdue(at int64) {
 	var overdue []*Copy
 	ln.overdueAt = 0
 	ln.l.Unsettled(func(d *engine.OutDelivery) {
-		switch cp := d.Context.(*Copy); {
-		case !cp.timed:
+		switch cp, ok := d.Context.(*Copy); {
+		case !ok || !cp.timed:
 		case cp.tail != nil && cp.tail.sending():
 			ln.overdueAt = at // it has not all of it
 		case at >= cp.answerBy:

@@ -35,6 +35,8 @@ type counters struct {
 	linksRefused       atomic.Uint64 // the connection had too many
 	tooLarge           atomic.Uint64 // links that ended by a message larger than is taken
 
+	replayed atomic.Uint64 // events that receivers got again
+
 	streamed atomic.Uint64 // messages that cut through
 	aborted  atomic.Uint64 // of these, those that their sender took back, or did not send to the end
 	stalled  atomic.Uint64 // copies of them that were ended because their receiver took nothing
@@ -43,6 +45,7 @@ type counters struct {
 	droppedGone    atomic.Uint64 // pre-settled or a tap's, the hop was gone
 	droppedLate    atomic.Uint64 // pre-settled or a tap's, not sent by the delivery timeout
 	droppedRefused atomic.Uint64 // pre-settled, no row, not allowed, or more than the hop takes
+	behind         atomic.Uint64 // receivers that were detached because too many events waited for them
 	expired        atomic.Uint64 // messages, or copies, whose time to live was over
 	overdue        atomic.Uint64 // copies of a fan-out that their receiver had for too long
 
@@ -111,7 +114,7 @@ func (n *Node) Counters() map[string]uint64 {
 		"droppedLate": c.droppedLate.Load(), "droppedRefused": c.droppedRefused.Load(),
 		"handlerGone": c.handlerGone.Load(), "notWired": c.notWired.Load(),
 		"management": c.management.Load(), "managementAnswers": c.managementAnswers.Load(), "managementUnanswered": c.managementUnanswered.Load(),
-		"expired": c.expired.Load(), "overdue": c.overdue.Load(),
+		"behind": c.behind.Load(), "replayed": c.replayed.Load(), "expired": c.expired.Load(), "overdue": c.overdue.Load(),
 		"streamed": c.streamed.Load(), "aborted": c.aborted.Load(), "stalled": c.stalled.Load(),
 	}
 }

@@ -512,7 +512,7 @@ func (c *conn) RemoteSettled(in *engine.InDelivery, _ []byte) {
 
 // Received: a receiver has some of a message. Where it is the only one that counts, the sender hears of it.
 func (c *conn) Received(out *engine.OutDelivery, state []byte) {
-	if cp := out.Context.(*Copy); !cp.timed {
+	if cp, ok := out.Context.(*Copy); !ok || !cp.timed {
 		w := c.toDo()
 		w.progress = append(w.progress, progress{refTo(cp), append([]byte(nil), state...)})
 	}
@@ -565,7 +565,10 @@ func (c *conn) Closed(err error) {
 
 // Sent: a pre-settled copy that went in pieces has left.
 func (c *conn) Sent(d *engine.OutDelivery) {
-	cp := d.Context.(*Copy)
+	cp, ok := d.Context.(*Copy)
+	if !ok {
+		return
+	}
 	if cp.line.sending == cp.tail {
 		cp.line.sending = nil
 	}
@@ -579,7 +582,10 @@ func (c *conn) Sent(d *engine.OutDelivery) {
 
 // Settled: a receiver's outcome.
 func (c *conn) Settled(d *engine.OutDelivery, kind wire.StateKind, raw []byte) {
-	cp := d.Context.(*Copy)
+	cp, ok := d.Context.(*Copy)
+	if !ok {
+		return
+	}
 	cp.line.over(cp, remoteOutcome(kind, raw))
 	if cp.tail != nil { // the link may be free by it
 		cp.line.pump()
@@ -588,8 +594,9 @@ func (c *conn) Settled(d *engine.OutDelivery, kind wire.StateKind, raw []byte) {
 
 // OutDropped: a copy was on a link that is gone.
 func (c *conn) OutDropped(d *engine.OutDelivery, begun bool) {
-	cp := d.Context.(*Copy)
-	cp.line.dropped(cp)
+	if cp, ok := d.Context.(*Copy); ok {
+		cp.line.dropped(cp)
+	}
 }
 
 // Flow: a receiver takes more.

@@ -18,6 +18,7 @@ type line struct {
 	dialled *peer  // nil: a receiver attached here
 	*toHop         // nil for a receiver
 	node    string // of a receiver that another node attached: its id
+	ordered bool   // of a receiver: its address has an order, see Replayer
 
 	busy        atomic.Int32 // copies queued, and sent without an outcome
 	queued      atomic.Int32 // copies queued, as of the last publish
@@ -56,10 +57,13 @@ type toHop struct {
 type traffic struct {
 	queue    ring
 	bytes    int
-	earliest int64   // no queued copy expires before
-	later    []*Copy // released, to be tried again, by when they are due
-	scratch  []byte  // for headers
-	sending  *tail   // of a large message that is on its way: what is behind it waits
+	earliest int64     // no queued copy expires before
+	later    []*Copy   // released, to be tried again, by when they are due
+	scratch  []byte    // for headers, and what of a replay is next
+	replay   Replay    // goes before the queue; nil: there is none, or no more
+	redo     *replayed // of it, what was sent last
+	behind   bool      // it did not take a copy of an order: its link is to be detached
+	sending  *tail     // of a large message that is on its way: what is behind it waits
 
 	published int             // queue.n, as told last
 	fullSince int64           // over the soft limit since then; 0 it is not
@@ -134,7 +138,10 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 	}
 	for _, cp := range copies {
 		cp.line, cp.state = ln, copyQueued
-		if ln.queue.n > 0 || cp.due != 0 {
+		if ln.ordered && cp.isOrdered() {
+			cp.expires = cp.lastsUntil()
+		}
+		if ln.mustWait(cp) {
 			back = ln.enqueue(cp, back)
 		} else if !ln.offer(cp) {
 			cp.Message.keep()
@@ -197,6 +204,9 @@ func (ln *line) publish() (wake []*inlink) {
 // enqueue puts a copy in the line; one that the line does not take is added to back, with its outcome.
 func (ln *line) enqueue(cp *Copy, back []*Copy) []*Copy {
 	if !ln.hasPlace(cp) {
+		if ln.ordered && cp.isOrdered() && !cp.hasAlternative() {
+			ln.fallBehind()
+		}
 		ln.busy.Add(-1)
 		cp.fate, cp.outcome = fateBusy, Outcome{Kind: wire.Released}
 		return append(back, cp)
@@ -213,7 +223,7 @@ func (ln *line) enqueue(cp *Copy, back []*Copy) []*Copy {
 // hasPlace tells whether the line takes a copy. What counts is bounded by its sender's credit, and waits; at the hard limit it goes to
 // another row where it can, and a hop that takes nothing drops what is pre-settled.
 func (ln *line) hasPlace(cp *Copy) bool {
-	if ln.stuckAt != 0 && cp.due == 0 && !ln.hasShare(cp) {
+	if ln.stuckAt != 0 && cp.due == 0 && !ln.hasShare(cp) || ln.behind && cp.isOrdered() {
 		return false
 	}
 	o := &ln.n.options
@@ -251,7 +261,7 @@ func (ln *line) popped(cp *Copy) {
 
 // pump sends what is queued as far as credit and room allow. Called under the lock.
 func (ln *line) pump() {
-	if ln.traffic == nil {
+	if ln.traffic == nil || ln.replay != nil && !ln.pumpReplay() {
 		return
 	}
 	for ln.queue.n > 0 {
@@ -465,7 +475,7 @@ func (ln *line) close() {
 	for _, cp := range ln.later {
 		ln.over(cp, Outcome{Kind: wire.Released})
 	}
-	ln.later, ln.bytes = nil, 0
+	ln.later, ln.bytes, ln.replay = nil, 0, nil
 	ln.wakeBy(ln.publish())
 }
 

@@ -74,14 +74,27 @@ func (c *conn) attachReceiver(l *engine.Link) {
 	}
 	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, pick: pickOf(src)}
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
+	begins, refusal := c.replayAsked(l, address)
+	if refusal != nil {
+		l.Refuse(refusal)
+		return
+	}
+	scheme, _ := c.n.replayer(address)
+	r.ordered = scheme != nil
 	l.Context = r
-	c.rows = append(c.rows, r)
 	c.n.count.by.links[linkReceiver].Add(1)
+	if begins != nil {
+		begins.r = r
+		w := c.toDo()
+		w.begins = append(w.begins, begins)
+		return
+	}
+	c.rows = append(c.rows, r)
 	l.Accept(answerTo(src, address), l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
 }
 
 // answerTo gives the source that is there, whatever more was asked for (AMQP 1.0 part 3, 3.5.3): nothing is durable, all goes with the
-// link, and there are no filters.
+// link, and there are no filters but that of a replay.
 func answerTo(src *wire.Source, address string) *wire.Source {
 	answer := &wire.Source{
 		Address: src.Address, HasAddress: true, ExpiryPolicy: wire.ExpireLinkDetach,

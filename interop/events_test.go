@@ -109,11 +109,51 @@ func TestAComponentInPython(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("no answer")
 	}
+	if list := r.ctl(t, "connections"); !strings.Contains(list, "event:Mail%20Service") || !strings.Contains(list, "component") {
+		t.Errorf("the connections are\n%s", list)
+	}
+	if s := r.ctl(t, "status"); !strings.Contains(s, "componentsDisconnected") || !strings.Contains(s, "eventBytesKept") {
+		t.Errorf("the status is\n%s", s)
+	}
 	rows := r.ctl(t, "list")
 	for _, want := range []string{"event:req/SendMail", "event-conn:Mail%20Service", "event:Mail%20Service", "event:res/SendMail", "event-conn:Shop", "replay:ring"} {
 		if !strings.Contains(rows, want) {
 			t.Errorf("no %s in\n%s", want, rows)
 		}
+	}
+}
+
+// A receiver that is no component asks for what came before, by a filter of its source.
+func TestAForeignReceiverWithFromTime(t *testing.T) {
+	r, page := startEvents(t, "events", "")
+	shop := newManager(t, page, "Shop")
+	runManager(t, shop)
+	var second time.Time
+	for i := range 3 {
+		at, err := shop.Put(t.Context(), &events.Event{ID: strconv.Itoa(i + 1), Type: "T"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			second = at
+		}
+	}
+	recv := client(t, rhea, "recv", "--url", r.url(), "--address", "event:req/T", "--from", second.Format(time.RFC3339Nano), "--count", "3")
+	recv.expect("attached")
+	recv.expect("ready")
+	for i, want := range []string{"2", "3", "4"} {
+		if i == 2 {
+			if _, err := shop.Put(t.Context(), &events.Event{ID: want, Type: "T"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := fmt.Sprint(recv.expect("message")["id"]); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	refused := client(t, rhea, "recv", "--url", r.url(), "--address", "event:req/T", "--from", "yesterday")
+	if got := fmt.Sprint(refused.next()); !strings.Contains(got, "invalid-field") {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -2,11 +2,13 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/events"
 	"github.com/fingerpost/fingerpost/internal/relay"
 )
 
@@ -24,24 +26,25 @@ func (e nodeEntities) List() []admin.Entity { return e.list() }
 // connectionEntities are the connections; deleting one closes it.
 type connectionEntities struct {
 	nodeEntities
-	node  *forwarder.Node
-	relay *relay.Broker
+	node   *forwarder.Node
+	relay  *relay.Broker
+	events *events.Router
 }
 
 // Delete closes a connection, by the identity that List gives.
 func (e connectionEntities) Delete(identity string) error {
-	if id := identity[len("connection/"):]; !e.node.CloseConnection(id) && !e.relay.CloseConnection(id) {
+	if id := identity[len("connection/"):]; !e.node.CloseConnection(id) && !e.relay.CloseConnection(id) && !e.events.CloseConnection(id) {
 		return fmt.Errorf("connection %s: %w", identity, admin.Refuse(admin.StatusNotFound, "it is gone"))
 	}
 	return nil
 }
 
 // registerNode adds what the node can tell of itself to the door.
-func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker) {
+func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *events.Router) {
 	core.Register(connectionEntities{nodeEntities{
 		"connection", []string{"class", "container", "remote", "transport", "user", "mechanism", "role", "nodeId", "since", "links", "received", "sent"},
-		func() []admin.Entity { return append(listConnections(n), listRelay(r)...) },
-	}, n, r})
+		func() []admin.Entity { return slices.Concat(listConnections(n), listRelay(r), listEvents(ev)) },
+	}, n, r, ev})
 	core.Register(nodeEntities{
 		"link", []string{"connection", "container", "class", "address", "credit", "inFlight", "messages", "limited"},
 		func() []admin.Entity { return listLinks(n) },
@@ -81,6 +84,23 @@ func listRelay(r *relay.Broker) []admin.Entity {
 			"name": c.Name, "identity": "connection/" + c.Name, "class": "relay", "container": c.Domain, "remote": c.Remote, "transport": transport,
 			"user": c.Key, "mechanism": "", "role": admin.RoleNone.String(), "nodeId": "", "since": c.Since.UTC().Format(time.RFC3339),
 			"links": uint64(c.Topics), "received": c.Received, "sent": c.Sent,
+		})
+	}
+	return list
+}
+
+// listEvents gives the components and linked routers. Their links are their subscriptions, their user is the token; received and sent are events.
+func listEvents(r *events.Router) []admin.Entity {
+	list := []admin.Entity{}
+	for _, c := range r.Connections() {
+		class := "component"
+		if c.Router {
+			class = "event-router"
+		}
+		list = append(list, admin.Entity{
+			"name": c.Name, "identity": "connection/" + c.Name, "class": class, "container": c.Component, "remote": c.Remote, "transport": "websocket",
+			"user": c.User, "mechanism": "", "role": admin.RoleNone.String(), "nodeId": "", "since": c.Since.UTC().Format(time.RFC3339),
+			"links": uint64(c.Rows), "received": c.Received, "sent": c.Sent,
 		})
 	}
 	return list

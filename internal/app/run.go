@@ -116,7 +116,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		name = "fingerpost-" + id[:8]
 	}
 	core := admin.New(a.table, admin.Options{
-		Name: name, NodeID: id, Version: Version, Counters: func() map[string]uint64 { return a.node.Counters() },
+		Name: name, NodeID: id, Version: Version, Counters: func() map[string]uint64 { return a.status() },
 		Choose:      func(x *routetable.Explanation) { a.node.Choose(x) },
 		RowCounters: func(r *routetable.Route) admin.RowCounters { return a.node.RowCounters(r) },
 	})
@@ -145,11 +145,11 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	a.secret.use(c, secured)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
-	registerNode(core, a.node, a.relay)
 	if err := a.startEvents(core, id); err != nil {
 		a.Stop()
 		return nil, err
 	}
+	registerNode(core, a.node, a.relay, a.events)
 	lines, err := a.listen()
 	if err == nil {
 		var more []string
@@ -228,7 +228,7 @@ func (a *App) listen() (lines []string, err error) {
 			Events: a.events.Handler(), EventLinks: a.events.LinkHandler(),
 			AMQP: a.node.WebSocket(amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}),
 			Metrics: web.Metrics{
-				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats, Relay: a.relay.Stats,
+				Version: Version, Table: a.table, Counters: a.counters, Files: a.files.metrics, Node: a.node.Stats, Relay: a.relay.Stats, Events: a.events.Stats,
 			},
 		})
 		if err != nil {
@@ -278,6 +278,13 @@ func (a *App) Reload() error {
 	a.secret.use(c, secured)
 	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners, a.config.HTTP = c.Tables, c.ShutdownGrace, c.Listeners, c.HTTP
 	return nil
+}
+
+// status is the counters that the router entity shows: those of the node and of events.
+func (a *App) status() map[string]uint64 {
+	all := a.node.Counters()
+	maps.Copy(all, a.events.Counters())
+	return all
 }
 
 // counters are those of the node and of the files that were refused.

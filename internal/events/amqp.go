@@ -25,8 +25,10 @@ func (r *Router) Attach(n *forwarder.Node) {
 	n.Handle("replay", hopScheme{r})
 }
 
-// nameScheme takes messages to event:req/TYPE and event:res/TYPE.
+// nameScheme takes messages to event:req/TYPE and event:res/TYPE, and gives receivers from there what came before.
 type nameScheme struct{ r *Router }
+
+var _ forwarder.Replayer = nameScheme{}
 
 func (s nameScheme) Outlet(h *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
 	o := &nameOutlet{r: s.r}
@@ -152,11 +154,14 @@ func (o *hopOutlet) Deliver(batch []*forwarder.Copy) (int, error) {
 
 // sendOn gives an event to the node, for the hops of its rows that are not ours. Called under the lock, so that they see the order too.
 func (r *Router) sendOn(k *kind, e *event, at int64) {
-	payload := e.payload
+	var payload []byte
+	if e.payload != nil {
+		payload = r.stamped(e.payload, at)
+	} else {
+		payload = r.message(k, e, at)
+	}
 	if payload == nil {
-		if payload = r.message(k, e, at); payload == nil {
-			return
-		}
+		return
 	}
 	if err := r.inlet.SendAs(k.address, payload, nil); err != nil {
 		r.log.Warn("an event could not be sent on", "type", k.typ, "error", err)
@@ -170,16 +175,126 @@ func (r *Router) message(k *kind, e *event, at int64) []byte {
 	b := append(appendText(append(r.body[:0], `{"type":`...), k.typ), `,"time":"`...)
 	b = append(e.appendBody(append(r.stamp.append(b, at), `",`...)), '}')
 	r.body = b
-	id, _ := text(e.id)
-	m := wire.Message{
-		Properties: &wire.Properties{To: k.address, HasTo: true, MessageID: string(id), ContentType: contentType, CreationTime: wire.Timestamp(at / 1e6), HasCreationTime: true},
-		Data:       [][]byte{b},
-	}
-	out, err := m.Append(r.sent[:0])
+	m := eventMessage(k, e.id, at, b)
+	out, err := m.Append(appendStamp(r.sent[:0], nil, &r.stamp, at))
 	if err != nil {
 		r.log.Error("an event could not be encoded", "type", k.typ, "error", err)
 		return nil
 	}
 	r.sent = out
 	return out
+}
+
+// timeAnnotation is the message annotation that tells a receiver when an event came: a text as the member time of events. It is what a receiver that
+// comes back gives as from_time.
+const timeAnnotation = "x-opt-event-time"
+
+// appendStamp appends the message annotations of an event: section, which may be empty, and its time.
+func appendStamp(dst, section []byte, s *stamp, at int64) []byte {
+	raw := s.append(append(make([]byte, 0, 2+maxTimeText), 0xa1, byte(maxTimeText)), at) // AMQP 1.0 part 1, 1.6.20: str8-utf8
+	out, err := wire.AppendMapWithEntry(dst, section, wire.CodeMessageAnnotations, timeAnnotation, raw)
+	if err != nil {
+		return append(dst, section...)
+	}
+	return out
+}
+
+// maxTimeText is the length of a time as stamp writes it.
+const maxTimeText = len("2006-01-02T15:04:05.000000000Z")
+
+// stamped is a message as it came, its annotations but for the time included. It is good until the next call.
+func (r *Router) stamped(payload []byte, at int64) []byte {
+	var s wire.Sections
+	if wire.ScanHead(payload, &s) != nil {
+		return payload
+	}
+	b := append(append(r.sent[:0], s.Header.Of(payload)...), s.DeliveryAnnotations.Of(payload)...)
+	b = append(appendStamp(b, s.MessageAnnotations.Of(payload), &r.stamp, at), payload[s.Bare:]...)
+	if r.sent = b; cap(b) > maxScratch {
+		r.sent = nil
+	}
+	return b
+}
+
+func eventMessage(k *kind, id []byte, at int64, data []byte) *wire.Message {
+	word, _ := text(id)
+	return &wire.Message{
+		Properties: &wire.Properties{To: k.address, HasTo: true, MessageID: string(word), ContentType: contentType, CreationTime: wire.Timestamp(at / 1e6), HasCreationTime: true},
+		Data:       [][]byte{data},
+	}
+}
+
+// CheckReplay says why a receiver cannot have what came to a name from a time on.
+func (s nameScheme) CheckReplay(name, from string) error {
+	if _, _, ok := parseName(name); !ok {
+		return errors.New("events are received from event:req/TYPE or event:res/TYPE")
+	}
+	_, err := linkTime(from)
+	return err
+}
+
+// linkTime reads from_time of a receiver. Links have no name that outlives them: "restart" is the whole window.
+func linkTime(from string) (int64, error) {
+	switch from {
+	case "", "restart":
+		return 0, nil
+	case "now":
+		return 1<<63 - 1, nil
+	}
+	return parseTime(from)
+}
+
+// Replay has a receiver given what came to a name from a time on, and then what comes, with no gap and no double in between.
+func (s nameScheme) Replay(name, from string, begin func(forwarder.Replay)) {
+	r := s.r
+	typ, response, _ := parseName(name)
+	at, _ := linkTime(from)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keepEvents()
+	r.unrouted.clear(typ, response)
+	k := r.kinds[direction(response)][typ]
+	if k == nil {
+		begin(nil)
+		return
+	}
+	v := r.ring.view(k, at, max(r.now(), r.last))
+	if len(v.places) == 0 {
+		begin(nil)
+		return
+	}
+	begin(&linkReplay{v: v, k: k})
+}
+
+// linkReplay makes AMQP messages of the events of a view.
+type linkReplay struct {
+	v     view
+	k     *kind // its words only, which do not change
+	stamp stamp
+	body  []byte
+}
+
+func (p *linkReplay) Next() { p.v.next() }
+
+// Append appends the message of the next event.
+func (p *linkReplay) Append(dst []byte) []byte {
+	if len(p.v.places) == 0 {
+		return dst
+	}
+	e := p.v.at(0)
+	b := append(appendText(append(p.body[:0], `{"type":`...), p.k.typ), `,"time":"`...)
+	b = append(append(p.stamp.append(b, e.at), `",`...), e.body...)
+	p.body = append(b, `,"replay":true}`...)
+	m := eventMessage(p.k, idOf(e.body), e.at, p.body)
+	out, _ := m.Append(appendStamp(dst, nil, &p.stamp, e.at)) // it was a message, or a frame as long
+	return out
+}
+
+// idOf gives the id of an event, by what the ring keeps of it.
+func idOf(body []byte) []byte {
+	const before = len(`"id":`)
+	if end := skipValue(body, before); end > before {
+		return body[before:end]
+	}
+	return nil
 }

@@ -19,11 +19,12 @@ import (
 
 // node is a node with events, an AMQP client, and a place for components.
 type node struct {
-	t       *testing.T
-	table   *routetable.Table
-	events  *events.Router
-	session *amqp.Session
-	url     string
+	t         *testing.T
+	table     *routetable.Table
+	events    *events.Router
+	forwarder *forwarder.Node
+	session   *amqp.Session
+	url       string
 }
 
 func startNode(t *testing.T) *node {
@@ -33,6 +34,7 @@ func startNode(t *testing.T) *node {
 	f := forwarder.New(core, forwarder.Options{})
 	n.events = events.New(core, events.Options{ID: f.ID()})
 	n.events.Attach(f)
+	n.forwarder = f
 	address, err := f.ListenWith(forwarder.ListenOptions{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -46,6 +47,9 @@ type conn struct {
 	caller  admin.Caller
 	again   bool          // by the router's restart action
 	left    chan struct{} // closed when it has left
+	since   time.Time     // when it had its name
+
+	received atomic.Uint64 // events that it sent
 
 	// Owned by the reader.
 	f     frame
@@ -98,10 +102,11 @@ func (d *dirty) flush() {
 
 // Why a connection ends.
 var (
-	errBacklog = &websocket.CloseError{Code: closeTryAgain, Text: `too many events wait: come back and subscribe with from_time "restart"`}
-	errNoHello = &websocket.CloseError{Code: websocket.BadPolicy, Text: "no hello came"}
-	errReplace = &websocket.CloseError{Code: websocket.BadPolicy, Text: "another component has this name now: this one did not answer"}
-	errDone    = &websocket.CloseError{Code: websocket.Normal, Text: "done"}
+	errBacklog  = &websocket.CloseError{Code: closeTryAgain, Text: `too many events wait: come back and subscribe with from_time "restart"`}
+	errNoHello  = &websocket.CloseError{Code: websocket.BadPolicy, Text: "no hello came"}
+	errReplace  = &websocket.CloseError{Code: websocket.BadPolicy, Text: "another component has this name now: this one did not answer"}
+	errOperator = &websocket.CloseError{Code: closeGoingAway, Text: "closed by an operator"}
+	errDone     = &websocket.CloseError{Code: websocket.Normal, Text: "done"}
 )
 
 // push queues an event. Called under Router.mu.
@@ -112,6 +117,7 @@ func (c *conn) push(frame []byte, at int64, d *dirty) {
 		return
 	}
 	c.out.push(frame, at)
+	c.r.counters.copies.Add(1)
 	d.note(c)
 	c.bound()
 }
@@ -125,6 +131,7 @@ func (c *conn) pushLink(payload []byte, at int64, d *dirty) {
 	}
 	c.out.say(func(b []byte) []byte { return append(b, payload...) }, c.ws.Client())
 	c.out.count(at)
+	c.r.counters.copies.Add(1)
 	d.note(c)
 	c.bound()
 }
@@ -135,9 +142,11 @@ func (c *conn) bound() {
 	switch {
 	case c.out.depth >= o.Hard || c.out.bytes >= o.HardBytes:
 		c.over = true
+		c.r.counters.disconnects.Add(1)
 		c.log.Warn("a component is disconnected: too many events wait for it", "events", c.out.depth, "bytes", c.out.bytes)
 	case c.out.depth >= o.Soft && !c.slow:
 		c.slow = true
+		c.r.counters.slow.Add(1)
 		c.log.Warn("a component is slow", "events", c.out.depth)
 	}
 }
@@ -354,7 +363,8 @@ func (c *conn) join(name string, again bool) bool {
 			c.caller = admin.Caller{User: c.account.Name, Remote: c.remote, Via: c.origin}
 			c.log = r.log.With("component", name)
 			r.keepEvents()
-			r.conns[key] = c
+			r.conns[key], c.since = c, time.Now()
+			r.counters.connects.Add(1)
 			r.present.Store(key, true)
 			r.joined++
 			c.record = r.recordOf(c)
@@ -471,6 +481,7 @@ func (c *conn) handleEvent() {
 		c.refuse(&c.dirty, c.f.ref, "unauthorized", "this type is not for this account to send")
 		return
 	}
+	c.received.Add(1)
 	at := c.r.publish(e, &c.dirty)
 	if ref := c.f.ref; ref != nil {
 		c.say(&c.dirty, func(b []byte) []byte {

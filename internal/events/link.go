@@ -242,7 +242,8 @@ func (c *conn) joinLink() error {
 	c.caller = admin.Caller{User: c.account.Name, Remote: c.remote, Via: c.origin}
 	c.log = r.log.With("router", id)
 	r.keepEvents()
-	r.conns[key] = c
+	r.conns[key], c.since = c, time.Now()
+	r.counters.connects.Add(1)
 	r.present.Store(key, true)
 	r.joined++
 	r.links.Add(1)
@@ -496,6 +497,7 @@ func (c *conn) handleLinkEvent() error {
 	case origin == r.o.ID:
 		return nil // it has been here
 	}
+	c.received.Add(1)
 	r.publishFrom(c, origin, seq, e, &c.dirty)
 	return nil
 }

@@ -91,7 +91,8 @@ type Router struct {
 	links   atomic.Int32 // routers that are linked
 	present sync.Map     // the keys of conns
 
-	running sync.WaitGroup
+	running  sync.WaitGroup
+	counters counters
 
 	mu        sync.Mutex // the sequencer: an event is stamped, kept, looked up and queued under it, and a subscription made
 	last      int64      // the last stamp

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/events"
 	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -27,6 +28,7 @@ type Metrics struct {
 	Files    func() []File
 	Node     func() forwarder.Stats
 	Relay    func() relay.Stats
+	Events   func() events.Stats
 }
 
 // File is a table file.
@@ -82,6 +84,9 @@ func (m Metrics) Collect(ch chan<- prometheus.Metric) {
 	if m.Relay != nil {
 		collectRelay(m.Relay(), put)
 	}
+	if m.Events != nil {
+		collectEvents(m.Events(), put)
+	}
 	if m.Counters != nil {
 		counters := m.Counters()
 		for _, name := range slices.Sorted(maps.Keys(counters)) {
@@ -119,6 +124,23 @@ func collectNode(s forwarder.Stats, put func(d metric, v float64, labels ...stri
 		put(hopWaiting, float64(h.Waiting), h.Hop)
 		put(hopCopies, float64(h.Copies), h.Hop)
 	}
+}
+
+// collectEvents gives the series of the event router.
+func collectEvents(s events.Stats, put func(d metric, v float64, labels ...string)) {
+	put(eventConnections, float64(s.Components), "component")
+	put(eventConnections, float64(s.Links), "router")
+	put(eventConnects, float64(s.Connects))
+	put(eventSlow, float64(s.Slow))
+	put(eventWaiting, float64(s.Waiting))
+	put(eventsIn, float64(s.Events))
+	put(eventCopies, float64(s.Copies))
+	put(eventSlowed, float64(s.Slowed))
+	put(eventDisconnects, float64(s.Disconnects))
+	put(eventsKept, float64(s.Kept))
+	put(eventBytes, float64(s.KeptBytes))
+	put(eventsForgotten, float64(s.Evicted), "window")
+	put(eventsForgotten, float64(s.Dropped), "memory")
 }
 
 // collectRelay gives the series of the relay.
@@ -171,6 +193,18 @@ var (
 	relayBad         = metric{"relay_bad_messages_total", "Messages of which no op was done: invalid JSON, binary, too many ops.", prometheus.CounterValue, nil}
 	relayOps         = metric{"relay_ops_total", "Ops of connections of the relay, by kind and result; ok is taken.", prometheus.CounterValue, []string{"op", "result"}}
 
+	eventConnections = metric{"event_connections", "Components that are connected, and routers that are linked for events, by class: component, router.", prometheus.GaugeValue, []string{"class"}}
+	eventConnects    = metric{"event_connects_total", "Times that one of these came.", prometheus.CounterValue, nil}
+	eventSlow        = metric{"event_slow_connections", "Of these, those past the soft limit.", prometheus.GaugeValue, nil}
+	eventWaiting     = metric{"event_waiting", "Events that wait for them.", prometheus.GaugeValue, nil}
+	eventsIn         = metric{"events_total", "Events that were taken: of components, of other routers and of AMQP.", prometheus.CounterValue, nil}
+	eventCopies      = metric{"event_copies_total", "Copies of them queued for components and routers. Those for AMQP are in link_copies_total.", prometheus.CounterValue, nil}
+	eventSlowed      = metric{"event_slowed_total", "Times that a component or router came to the soft limit.", prometheus.CounterValue, nil}
+	eventDisconnects = metric{"event_disconnects_total", "Times that one was disconnected at the hard limit.", prometheus.CounterValue, nil}
+	eventsKept       = metric{"events_kept", "Events that are kept for replay.", prometheus.GaugeValue, nil}
+	eventBytes       = metric{"events_kept_bytes", "Memory that they take.", prometheus.GaugeValue, nil}
+	eventsForgotten  = metric{"events_forgotten_total", "Events that are kept no more, by reason: window (it was over), memory (there was too little).", prometheus.CounterValue, []string{"reason"}}
+
 	connections = metric{"connections", "Connections of clients that are open.", prometheus.GaugeValue, nil}
 	outcomes    = metric{"outcomes_total", "Outcomes of messages told to senders, by outcome.", prometheus.CounterValue, []string{"outcome"}}
 	dropped     = metric{"dropped_total", "Pre-settled copies that went nowhere, by reason.", prometheus.CounterValue, []string{"reason"}}
@@ -188,6 +222,8 @@ var (
 		"streamed":             {"messages_streamed_total", "Messages of more than 1 MiB, which are sent on while they come in.", prometheus.CounterValue, nil},
 		"aborted":              {"streams_aborted_total", "Of these, those that their sender took back, or did not send to the end.", prometheus.CounterValue, nil},
 		"stalled":              {"streams_stalled_total", "Copies of these that were ended because their receiver took nothing.", prometheus.CounterValue, nil},
+		"behind":               {"receivers_behind_total", "Receivers that were detached because too many events waited for them.", prometheus.CounterValue, nil},
+		"replayed":             {"messages_replayed_total", "Events that receivers got again.", prometheus.CounterValue, nil},
 		"problems":             {"row_problems_total", "Rows found for a message whose address cannot be reached.", prometheus.CounterValue, nil},
 	}
 )

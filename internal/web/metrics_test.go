@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/events"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -66,6 +67,21 @@ func TestMetrics(t *testing.T) {
 	for line := range strings.Lines(page) {
 		if rest, ok := strings.CutPrefix(line, "# HELP fingerpost_"); ok && len(strings.Fields(rest)) < 3 {
 			t.Errorf("no help: %s", line)
+		}
+	}
+}
+
+func TestMetricsOfEvents(t *testing.T) {
+	s := events.Stats{Components: 1, Links: 2, Slow: 3, Waiting: 4, Kept: 5, KeptBytes: 6, Events: 7, Copies: 8, Slowed: 9, Disconnects: 10, Connects: 11, Evicted: 12, Dropped: 13}
+	counters := func() map[string]uint64 { return map[string]uint64{"behind": 14, "replayed": 15} }
+	_, page := get(t, handler(Options{Metrics: Metrics{Events: func() events.Stats { return s }, Counters: counters}}), "/metrics")
+	for _, want := range []string{
+		`event_connections{class="component"} 1`, `event_connections{class="router"} 2`, `event_slow_connections 3`, `event_waiting 4`, `events_kept 5`, `events_kept_bytes 6`,
+		`events_total 7`, `event_copies_total 8`, `event_slowed_total 9`, `event_disconnects_total 10`, `event_connects_total 11`,
+		`events_forgotten_total{reason="window"} 12`, `events_forgotten_total{reason="memory"} 13`, `receivers_behind_total 14`, `messages_replayed_total 15`,
+	} {
+		if !strings.Contains(page, "\nfingerpost_"+want) {
+			t.Errorf("no %s", want)
 		}
 	}
 }

@@ -263,6 +263,15 @@ func (l *Link) sendAttach(source *wire.Source, target *wire.Target, o AttachOpti
 	l.s.c.sendPerformative(l.s.local, a.Append)
 }
 
+// Resume does what the peer's flows ask for that came before Accept, where that was not called in Attached.
+func (l *Link) Resume() {
+	if l.gone || l.role == RoleReceiver || l.isStalled || l.out != nil {
+		return
+	}
+	l.s.c.h.Flow(l)
+	l.finishDrain()
+}
+
 // Refuse answers a peer's attach with a null terminus and a detach that tells why (2.6.3).
 func (l *Link) Refuse(err *LinkError) {
 	if l.gone {

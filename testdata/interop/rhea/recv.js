@@ -3,12 +3,12 @@
 //   --url U  --address SOURCE  --dynamic  --count N (then it ends; 0: never)  --credit N (by hand: N at first, no more)
 //   --drain (with --credit: drain it, and say what was drained)  --window N  --links L  --sessions S  --capability C
 //   --outcome accept|release|reject|modify|none  --settled (ask for settled ones)  --reply (answer each to its reply-to)
-//   --quiet (the sum alone)
+//   --from T (ask for a replay from that time: a filter of the source)  --quiet (the sum alone)
 'use strict';
 const { rhea, flags, emit, connect, close, describe, bytesOf } = require('./lib');
 
 const f = flags({ address: '', dynamic: false, count: 0, credit: 0, drain: false, window: 100, links: 1, sessions: 1, capability: '',
-    outcome: 'accept', settled: false, reply: false, quiet: false });
+    outcome: 'accept', from: '', settled: false, reply: false, quiet: false });
 const connection = connect(f.url);
 let got = 0, attached = 0, replier;
 
@@ -21,6 +21,7 @@ connection.on('connection_open', () => {
     }
     for (let i = 0; i < f.links; i++) {
         const source = f.dynamic ? { dynamic: true } : { address: f.address };
+        if (f.from) source.filter = { from_time: rhea.types.wrap_described(f.from, 'from_time') };
         if (f.capability) source.capabilities = [f.capability];
         sessions[i % f.sessions].open_receiver({
             name: `rhea-${process.pid}-${i}`, source, credit_window: f.credit ? 0 : f.window, autoaccept: false, snd_settle_mode: f.settled ? 1 : 2,

@@ -1,0 +1,22 @@
+package events
+
+import (
+	"testing"
+	"time"
+)
+
+// FuzzLinkTime has a receiver ask for any time: what is taken is a time that can be counted, and what is none is refused.
+func FuzzLinkTime(f *testing.F) {
+	for _, s := range []string{"", "now", "restart", "2026-07-01T12:00:00.5Z", "2026-07-01T12:00:00+02:00", "1969-12-31T23:59:59Z", "9999-01-01T00:00:00Z", "yesterday"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		at, err := linkTime(s)
+		if err != nil || s == "" || s == "restart" || s == "now" {
+			return
+		}
+		if want, err := time.Parse(time.RFC3339Nano, s); err != nil || !time.Unix(0, at).Equal(want) {
+			t.Errorf("%q is %v", s, time.Unix(0, at))
+		}
+	})
+}
