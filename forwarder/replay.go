@@ -48,11 +48,11 @@ func (n *Node) replayer(address string) (r Replayer, name string) {
 
 // beginning is a receiver whose row is yet to be made, by the scheme of its address.
 type beginning struct {
-	r              *receiver
-	scheme         Replayer
-	name, from     string
-	source, answer *wire.Source
-	target         *wire.Target
+	r          *receiver
+	scheme     Replayer
+	name, from string
+	answer     *wire.Source
+	target     *wire.Target
 }
 
 // replayAsked gives what a receiver asks to have again; nil: nothing.
