@@ -12,11 +12,6 @@ type Assert struct {
 	Route routetable.Route
 }
 
-// Retract takes away one row of a learned origin.
-type Retract struct {
-	Origin, Pattern, Address string
-}
-
 // Setup says which rows a learned origin has: all at once, those that it does not name go. Rows that stay keep their place.
 type Setup struct {
 	Origin string
@@ -28,13 +23,11 @@ type Together struct {
 	Commands []Command
 }
 
-func (Assert) operation() string  { return "ASSERT" }
-func (Retract) operation() string { return "RETRACT" }
-func (Setup) operation() string   { return "SETUP" }
+func (Assert) operation() string { return "ASSERT" }
+func (Setup) operation() string  { return "SETUP" }
 
-func (Assert) role() Role  { return RoleNone }
-func (Retract) role() Role { return RoleNone }
-func (Setup) role() Role   { return RoleNone }
+func (Assert) role() Role { return RoleNone }
+func (Setup) role() Role  { return RoleNone }
 
 func (Together) operation() string { return "TOGETHER" }
 
@@ -69,13 +62,6 @@ func (c Assert) plan(s *routetable.Snapshot) ([]routetable.Op, error) {
 		return nil, nil
 	}
 	return []routetable.Op{{Verb: routetable.VerbDelete, Route: routetable.NewRoute(old.Pattern, old.Address), Origin: old.Origin}, add}, nil
-}
-
-func (c Retract) plan(*routetable.Snapshot) ([]routetable.Op, error) {
-	if err := learned(c.operation(), c.Origin); err != nil {
-		return nil, err
-	}
-	return []routetable.Op{{Verb: routetable.VerbDelete, Route: routetable.NewRoute(c.Pattern, c.Address), Origin: c.Origin}}, nil
 }
 
 func (c Setup) plan(s *routetable.Snapshot) ([]routetable.Op, error) {

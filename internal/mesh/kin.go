@@ -243,7 +243,7 @@ func (k *kin) placeOne(commands []admin.Command, p place, n news) []admin.Comman
 	case n.alive:
 		return append(commands, admin.Assert{Route: r})
 	}
-	return append(commands, admin.Retract{Origin: r.Origin, Pattern: r.Pattern, Address: r.Address})
+	return append(commands, admin.Unsubscribe{Origin: r.Origin, Pattern: r.Pattern, Address: r.Address})
 }
 
 func (k *kin) row(p place, origin uint64, t thing) (r routetable.Route, ok bool) {

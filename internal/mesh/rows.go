@@ -118,7 +118,7 @@ func (m *Mesh) unexpose(t *twin, topic string) bool {
 }
 
 func (m *Mesh) retract(t *twin, r routetable.Route) bool {
-	ch, ok := m.do(t.name, admin.Retract{Origin: r.Origin, Pattern: r.Pattern, Address: r.Address})
+	ch, ok := m.do(t.name, admin.Unsubscribe{Origin: r.Origin, Pattern: r.Pattern, Address: r.Address})
 	return ok && len(ch.Removed) > 0
 }
 

@@ -110,25 +110,12 @@ func fitsRelay(pattern string) bool {
 	return len(pattern) > 6 && strings.EqualFold(pattern[:6], "relay:")
 }
 
-// literal gives the only name that a pattern fits; ok is false for one with wildcards.
-func literal(pattern string) (name string, ok bool) {
+// literalOf gives the only name that a pattern fits; ok is false for one with wildcards, and for globs.
+func literalOf(pattern string) (name string, ok bool) {
 	if strings.HasPrefix(pattern, "glob:") {
 		return "", false
 	}
-	if !strings.ContainsAny(pattern, `*%\`) {
-		return pattern, true
-	}
-	var b strings.Builder
-	for i := 0; i < len(pattern); i++ {
-		switch c := pattern[i]; {
-		case c == '*' || c == '%':
-			return "", false
-		case c == '\\' && i+1 < len(pattern) && strings.IndexByte(`*%\`, pattern[i+1]) >= 0:
-			i++
-		}
-		b.WriteByte(pattern[i])
-	}
-	return b.String(), true
+	return routetable.LiteralOf(pattern)
 }
 
 // run looks at things until ctx ends.
@@ -188,7 +175,7 @@ func (r *roles) look(items []item) {
 // changed looks at the topics of a row.
 func (r *roles) changed(b *batch, x *item) {
 	named := r.b.named(strings.TrimPrefix(x.address, "relay-conn:"))
-	if name, ok := literal(x.pattern); ok {
+	if name, ok := literalOf(x.pattern); ok {
 		r.topic(b, name, named)
 		return
 	}
