@@ -352,26 +352,26 @@ func (c *conn) parse(m websocket.Message) error {
 
 // join gives the component its name, unless another has it and answers. What is welcome goes first in its line.
 func (c *conn) join(name string, again bool) bool {
-	key := keyOf(name)
+	if !c.claim(name, keyOf(name), "component") {
+		return false
+	}
+	c.again = again
+	c.record = c.r.recordOf(c)
+	c.welcome()
+	c.r.mu.Unlock()
+	c.log.Info("a component has come", "remote", c.remote)
+	return true
+}
+
+// claim gives the connection a name and its key, unless another connection has the key and answers; kind is the name's in the log. Where it does, it returns with
+// Router.mu locked.
+func (c *conn) claim(name, key, kind string) bool {
+	r := c.r
 	for {
-		r := c.r
 		r.mu.Lock()
 		old := r.conns[key]
 		if old == nil {
-			c.name, c.key, c.again = name, key, again
-			c.origin, c.address = "event:"+key, "event-conn:"+key
-			c.caller = admin.Caller{User: c.account.Name, Remote: c.remote, Via: c.origin}
-			c.log = r.log.With("component", name)
-			r.keepEvents()
-			r.conns[key], c.since = c, time.Now()
-			r.counters.connects.Add(1)
-			r.present.Store(key, true)
-			r.joined++
-			c.record = r.recordOf(c)
-			c.welcome()
-			r.mu.Unlock()
-			c.log.Info("a component has come", "remote", c.remote)
-			return true
+			break
 		}
 		r.mu.Unlock()
 		if old.ws.Probe(probeWait) {
@@ -380,6 +380,25 @@ func (c *conn) join(name string, again bool) bool {
 		old.ws.Abort(errReplace)
 		<-old.left
 	}
+	c.name, c.key = name, key
+	c.origin, c.address = "event:"+key, "event-conn:"+key
+	c.caller = admin.Caller{User: c.account.Name, Remote: c.remote, Via: c.origin}
+	c.log = r.log.With(kind, name)
+	r.keepEvents()
+	r.conns[key], c.since = c, time.Now()
+	r.counters.connects.Add(1)
+	r.present.Store(key, true)
+	r.joined++
+	return true
+}
+
+// yield takes back what claim gave, and the connection's rows. Called under Router.mu.
+func (c *conn) yield() {
+	r := c.r
+	r.withdraw(c)
+	delete(r.conns, c.key)
+	r.present.Delete(c.key)
+	r.joined++
 }
 
 // welcome queues the answer to hello. Called under Router.mu.

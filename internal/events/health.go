@@ -79,10 +79,7 @@ func (c *conn) leave(why error) {
 	onPurpose := ce != nil && ce.Code == websocket.Normal
 	r.mu.Lock()
 	had := c.subscriptions
-	r.withdraw(c)
-	delete(r.conns, c.key)
-	r.present.Delete(c.key)
-	r.joined++
+	c.yield()
 	rec, now := c.record, r.now()
 	rec.conn, rec.since = nil, now
 	if had > 0 || rec.restart == 0 { // one that has subscribed to nothing goes on where it was before

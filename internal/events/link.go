@@ -221,31 +221,12 @@ func (c *conn) joinLink() error {
 	case c.f.protocol != nil && string(c.f.protocol) != "1":
 		return errors.New("protocol: 1 is spoken here")
 	}
-	key := linkPrefix + keyOf(id)
-	for {
-		r.mu.Lock()
-		old := r.conns[key]
-		if old == nil {
-			break
-		}
-		r.mu.Unlock()
-		if old.ws.Probe(probeWait) {
-			c.ws.Abort(&websocket.CloseError{Code: websocket.BadPolicy, Text: "there is a link already"})
-			return nil
-		}
-		old.ws.Abort(errReplace)
-		<-old.left
+	if !c.claim(id, linkPrefix+keyOf(id), "router") {
+		c.ws.Abort(&websocket.CloseError{Code: websocket.BadPolicy, Text: "there is a link already"})
+		return nil
 	}
 	defer r.mu.Unlock()
-	c.name, c.key, c.link.router = id, key, id
-	c.origin, c.address = "event:"+key, "event-conn:"+key
-	c.caller = admin.Caller{User: c.account.Name, Remote: c.remote, Via: c.origin}
-	c.log = r.log.With("router", id)
-	r.keepEvents()
-	r.conns[key], c.since = c, time.Now()
-	r.counters.connects.Add(1)
-	r.present.Store(key, true)
-	r.joined++
+	c.link.router = id
 	r.links.Add(1)
 	c.link.linked = true
 	c.log.Info("a router is linked", "remote", c.remote)
@@ -275,10 +256,7 @@ func (c *conn) unlink(why error) {
 	c.over = true
 	c.mu.Unlock()
 	r.mu.Lock()
-	r.withdraw(c)
-	delete(r.conns, c.key)
-	r.present.Delete(c.key)
-	r.joined++
+	c.yield()
 	r.links.Add(-1)
 	r.mu.Unlock()
 	c.log.Warn("the link to a router is lost", "reason", words(why))
