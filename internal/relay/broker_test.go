@@ -502,10 +502,21 @@ func TestWhatIsOnItsWayWhenOneEnds(t *testing.T) {
 	s.expect(servedAs("t", "active"))
 	part := strings.Repeat("x", 64<<10)
 	server := h.b.all()[0]
+	waits := func() (n int) {
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		return len(server.line.ops) - server.line.first
+	}
+	answered := func(wait time.Duration) bool {
+		a.nc.SetReadDeadline(time.Now().Add(wait))
+		_, err := a.in.Peek(1)
+		return err == nil
+	}
 	for i := 0; ; i++ { // until a part waits for room
 		a.send(fmt.Sprintf(`[{"op":"body","topic":"t","id":"a","data":"%s","ref":%d}]`, part, i))
-		a.nc.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-		if _, err := a.in.Peek(1); err != nil {
+		for waits() == 0 && !answered(time.Millisecond) {
+		}
+		if !answered(time.Second) {
 			break
 		}
 		a.next()
@@ -513,19 +524,10 @@ func TestWhatIsOnItsWayWhenOneEnds(t *testing.T) {
 	b.send(`[{"op":"body","topic":"t","id":"b","data":1,"ref":"b"},{"op":"unserve","topic":"x","ref":"u"}]`)
 	b.expect(`[{"op":"unserve:ok","topic":"x","ref":"u"}]`)
 	b.nc.Close()
+	h.eventually("the op of a client that has gone leaves the line", func() bool { return waits() == 1 })
 	c := h.dial("client")
 	c.send(`[{"op":"body","topic":"t","id":"c","data":1,"ref":"c"}]`)
-	waits := func() (n int) {
-		server.mu.Lock()
-		defer server.mu.Unlock()
-		return len(server.line.ops) - server.line.first
-	}
-	for deadline := time.Now().Add(5 * time.Second); waits() != 2 && time.Now().Before(deadline); { // a's last and c's
-		time.Sleep(time.Millisecond)
-	}
-	if n := waits(); n != 2 {
-		t.Errorf("%d ops wait", n)
-	}
+	h.eventually("two ops in the line, a's last and c's", func() bool { return waits() == 2 })
 	s.nc.Close()
 	c.expect(`[{"op":"body:error","topic":"t","id":"c","ref":"c","code":"server_gone"}]`)
 	if m := a.next(); !bytes.Contains(m, []byte(`"server_gone"`)) {

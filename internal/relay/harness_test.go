@@ -255,16 +255,19 @@ func (p *testPeer) closed() int {
 // settled waits until all changes of the table are told.
 func (h *harness) settled() {
 	h.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	h.eventually("roles are told", func() bool {
 		h.b.roles.mu.Lock()
-		idle := len(h.b.roles.items) == 0 && !h.b.roles.busy
-		h.b.roles.mu.Unlock()
-		if idle {
-			return
-		}
+		defer h.b.roles.mu.Unlock()
+		return len(h.b.roles.items) == 0 && !h.b.roles.busy
+	})
+}
+
+// eventually waits for a state that other goroutines bring about.
+func (h *harness) eventually(what string, holds func() bool) {
+	h.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			h.Fatal("roles are not told")
+			h.Fatal("not in time: ", what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
