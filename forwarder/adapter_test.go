@@ -63,7 +63,7 @@ func (p *pen) Deliver(batch []*forwarder.Copy) (int, error) {
 // take gives the nth copy that came, from 0.
 func (p *pen) take(t *testing.T, n int) *forwarder.Copy {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		p.mu.Lock()
 		if len(p.kept) > n {
 			defer p.mu.Unlock()

@@ -65,7 +65,7 @@ func runManager(t *testing.T, m *events.Manager) {
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
-	ready, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ready, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	if err := m.Ready(ready); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestAComponentInPython(t *testing.T) {
 		if a.ID != "1" || string(a.Response.Data) != `{"by": "Mail Service"}` {
 			t.Errorf("got %+v %s", a, a.Response.Data)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no answer")
 	}
 	if list := r.ctl(t, "connections"); !strings.Contains(list, "event:Mail%20Service") || !strings.Contains(list, "component") {

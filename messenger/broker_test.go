@@ -67,7 +67,7 @@ func newBroker(t testing.TB, address, password string) *broker {
 }
 
 func (b *broker) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	b.l.Close(ctx)
 	b.over.Wait()

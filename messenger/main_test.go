@@ -27,7 +27,7 @@ func newMessenger(t testing.TB, o messenger.Options) *messenger.Messenger {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if err := m.Close(ctx); err != nil {
 			t.Errorf("close %s: %v", m.Name(), err)

@@ -55,7 +55,7 @@ func serve(t *testing.T, cfg engine.Config) (address string, ended chan error) {
 		}, func(_ *amqp.Conn, err error) { ended <- err })
 	}()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		ln.Close(ctx)
 		<-done
@@ -65,7 +65,7 @@ func serve(t *testing.T, cfg engine.Config) (address string, ended chan error) {
 
 func dial(t *testing.T, o amqp.DialOptions) (*amqp.Conn, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	o.Engine.ContainerID = "client"
 	c, err := amqp.Dial(ctx, o, func(*amqp.Conn) amqp.Owner { return quiet{} })
@@ -118,7 +118,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nc.SetDeadline(time.Now().Add(5 * time.Second))
+		nc.SetDeadline(time.Now().Add(20 * time.Second))
 		io.WriteString(nc, hello)
 		got, err := io.ReadAll(nc)
 		if string(got) != "AMQP\x00\x01\x00\x00" || err != nil {
@@ -129,7 +129,8 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 }
 
 func TestASilentPeerIsClosedAndASpeakingOneKept(t *testing.T) {
-	address, ended := serve(t, engine.Config{IdleTimeout: 50 * time.Millisecond})
+	t.Parallel()
+	address, ended := serve(t, engine.Config{IdleTimeout: 2 * time.Second}) // long enough for who speaks to be heard
 	kept, err := dial(t, amqp.DialOptions{Address: address})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +150,7 @@ func TestASilentPeerIsClosedAndASpeakingOneKept(t *testing.T) {
 		if !errors.As(err, &ce) || ce.Condition != wire.CondResourceLimitExceeded {
 			t.Errorf("got %v", err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("the silent peer is still connected")
 	}
 	select {

@@ -27,7 +27,7 @@ func TestAClockThatComesLate(t *testing.T) {
 	c := NewConn(far, engine.Config{ContainerID: "late"}, nil, func(*Conn) Owner { return nobody{} })
 	done := make(chan error, 1)
 	go func() { done <- c.Serve() }()
-	near.SetDeadline(time.Now().Add(10 * time.Second))
+	near.SetDeadline(time.Now().Add(20 * time.Second))
 	say := func(b []byte) {
 		if _, err := near.Write(b); err != nil {
 			t.Fatal(err)

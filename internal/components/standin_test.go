@@ -55,7 +55,7 @@ func startBroker(t testing.TB, o Options) *testBroker {
 	serving.Go(func() { s.Serve() })
 	serving.Go(func() { g.Serve() })
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		g.Close(ctx)
 		b.Close()

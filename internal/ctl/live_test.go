@@ -30,7 +30,7 @@ func startRouter(t *testing.T) (core *admin.Core, host string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		n.Stop(ctx)
 	})
@@ -117,7 +117,7 @@ func TestSendToAReceiver(t *testing.T) {
 	}()
 	select {
 	case <-attached:
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatalf("no receiver: %s", errs.String())
 	}
 	var sent bytes.Buffer

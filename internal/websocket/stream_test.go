@@ -31,7 +31,7 @@ func streamSides(t *testing.T, client bool) (*Stream, net.Conn) {
 		t.Fatal(err)
 	}
 	for _, nc := range []net.Conn{far, near} {
-		nc.SetDeadline(time.Now().Add(10 * time.Second))
+		nc.SetDeadline(time.Now().Add(20 * time.Second))
 		t.Cleanup(func() { nc.Close() })
 	}
 	return NewStream(near, nil, client), far
@@ -164,7 +164,7 @@ func TestADeadlineInAFrameLosesNothing(t *testing.T) {
 		got = append(got, p[:n]...)
 		peer.Write(whole[i : i+1])
 	}
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	for len(got) < 5 {
 		p := make([]byte, 10)
 		n, err := c.Read(p)

@@ -46,7 +46,7 @@ func router(t *testing.T) (broker *components.Broker, grpc, http string) {
 	serving.Go(func() { s.Serve() })
 	serving.Go(func() { g.Serve() })
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		g.Close(ctx)
 		b.Close()

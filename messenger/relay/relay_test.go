@@ -101,7 +101,7 @@ func (s *scripted) next() *far {
 	select {
 	case f := <-s.conns:
 		return f
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		s.t.Fatal("nobody connects")
 	}
 	return nil
@@ -122,7 +122,7 @@ func (f *far) hear(want string) (ref string) {
 		if len(m) > 1 {
 			return m[1]
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		f.t.Fatalf("the client says nothing, wanted %s", want)
 	}
 	return ""
