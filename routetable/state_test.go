@@ -280,7 +280,7 @@ func TestJournalIsCompacted(t *testing.T) {
 	do, table := must(t), openTable(t, dir)
 	note := strings.Repeat("n", 30_000)
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for i := range 1200 {
+	for i := range 900 {
 		do(table.Replace(fmt.Sprintf("row-%d", rnd.IntN(50)), fmt.Sprintf("h%d", i), WithNote(note)))
 	}
 	want := kept(table.Snapshot())

@@ -238,14 +238,14 @@ func TestSecondStream(t *testing.T) {
 
 // A component that never reads has a line of its own: others go on, and what does not fit is refused.
 func TestComponentThatNeverReads(t *testing.T) {
-	x := startBroker(t, Options{Queue: 10, TTL: 2 * time.Second})
+	x := startBroker(t, Options{Queue: 10, TTL: 5 * time.Second}) // for the bodies to come in, too
 	lazy := x.begin(frontend)
 	close(lazy.ended)
 	lazy.write(&Event{
 		ID: newEventID(), Type: typeRegister, Category: categoryRequest, TTL: 1, HasContext: true, Context: Context{Platform: "lab"},
 		HasSource: true, Source: lazy.id, ContentType: "application/json", Content: []byte(`{"type":"KubeFox"}`),
 	})
-	large := strings.Repeat("x", 1<<20)
+	large := strings.Repeat("x", 128<<10)
 	answers := make(chan int, 40)
 	for range 40 {
 		go func() { code, _, _ := x.do("POST", "/prod/hello", large); answers <- code }()

@@ -440,7 +440,7 @@ func TestAPeerThatIsNotReadFreesItsTopics(t *testing.T) {
 func TestTheSenderOfATooLongMessageIsTold(t *testing.T) {
 	h := newHarness(t, Options{MaxMessage: 64 << 10})
 	c := h.dial("client")
-	if _, err := c.nc.Write(masked(strings.Repeat(" ", 24<<20))); err != nil {
+	if _, err := c.nc.Write(masked(strings.Repeat(" ", 8<<20))); err != nil {
 		t.Fatal(err)
 	}
 	if code := c.closed(); code != websocket.TooBig {
