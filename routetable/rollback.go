@@ -3,6 +3,7 @@ package routetable
 import (
 	"cmp"
 	"slices"
+	"sync"
 )
 
 // Rollback makes the configured rows and the match mode those of an earlier revision, as a new change: address texts, origins, columns and
@@ -27,46 +28,76 @@ func (e *edit) rollback(op *Op) error {
 		return nil
 	}
 	p := s.before(entries)
-	d := s.between(s.before(nil), p)
-	if d.Empty() {
-		e.note("the table is as it was at revision %d already", op.To)
-		return nil
+	goals, moved := e.goalsInPlace(p)
+	if !slices.ContainsFunc(goals, goal.differs) {
+		d := s.between(s.before(nil), p)
+		if d.Empty() {
+			e.note("the table is as it was at revision %d already", op.To)
+			return nil
+		}
+		if goals == nil {
+			goals, moved = e.goalsAnew(p, d)
+		}
 	}
 	e.s.match = p.match
-	goals, moved := e.goalsInPlace(p)
-	if goals == nil {
-		goals, moved = e.goalsAnew(p, d)
-	}
-	// All that goes or moves goes first, from the end, so that no two rows have one position.
-	slices.SortFunc(goals, func(x, y goal) int {
-		if o := comparePresence(x.now, y.now); o != 0 {
-			return o
-		}
-		return comparePresence(x.then, y.then)
-	})
-	for _, g := range slices.Backward(goals) {
-		if g.now != nil {
-			e.drop(g.now)
-		}
-	}
-	slices.SortStableFunc(goals, func(x, y goal) int { return comparePresence(x.then, y.then) })
+	return e.reach(goals, moved)
+}
+
+// differs reports whether the row is another one, be it at its place or not.
+func (g goal) differs() bool {
+	return (g.now == nil) != (g.then == nil) || g.now != nil && !sameRow(g.now, g.then)
+}
+
+// reach makes the rows what they are to be. All that goes or moves goes first, so that no two rows have one position.
+func (e *edit) reach(goals []goal, moved map[rowKey]bool) error {
+	var gone, back []*Route
+	var kept []goal
 	for _, g := range goals {
-		if g.then == nil {
-			continue
+		if g.now != nil {
+			gone = append(gone, g.now)
 		}
+		switch {
+		case g.then == nil:
+		case g.now == nil:
+			r := *g.then
+			back = append(back, &r)
+		default:
+			kept = append(kept, g)
+		}
+	}
+	e.dropRows(gone)
+	slices.SortFunc(kept, func(x, y goal) int { return compareRoutes(x.then, y.then) })
+	for _, g := range kept {
 		if err := e.comeBack(g, moved); err != nil {
 			return err
 		}
 	}
-	return nil
+	slices.SortFunc(back, compareRoutes)
+	if err := e.compileAll(back); err != nil {
+		return err
+	}
+	return e.putAll(back)
 }
 
-func comparePresence(a, b *Route) int {
-	switch {
-	case a == nil || b == nil:
-		return cmp.Compare(presence(a), presence(b))
-	}
-	return compareRoutes(a, b)
+// compileAll compiles rows that are to be put.
+func (e *edit) compileAll(rows []*Route) error {
+	var mu sync.Mutex
+	var failed error
+	inParts(len(rows), func(from, to int) {
+		for _, r := range rows[from:to] {
+			p, err := e.pattern(r.Pattern)
+			if err == nil {
+				err = e.compile(r, p)
+			}
+			if err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+				return
+			}
+		}
+	})
+	return failed
 }
 
 func presence(r *Route) int {
@@ -76,21 +107,13 @@ func presence(r *Route) int {
 	return 1
 }
 
-// comeBack puts a row, whose place is free, as it is to be.
+// comeBack puts a row that is there now, and whose place is free, as it is to be.
 func (e *edit) comeBack(g goal, moved map[rowKey]bool) error {
-	p, err := e.pattern(g.then.Pattern)
-	if err != nil {
-		return err
-	}
 	r := *g.then
-	if g.now != nil && r.Address == g.now.Address && r.When == g.now.When {
+	if r.Address == g.now.Address && r.When == g.now.When {
 		r.c = g.now.c.of(&r)
-	} else if err := e.compile(&r, p); err != nil {
+	} else if err := e.compile(&r, g.now.c.pattern); err != nil {
 		return err
-	}
-	if g.now == nil {
-		e.put(&r)
-		return nil
 	}
 	r.ID = g.now.ID
 	if moved[rowKey{r.Pattern, r.c.key}] {
