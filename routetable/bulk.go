@@ -176,7 +176,7 @@ func (e *edit) putAll(rows []*Route) error {
 func (e *edit) dropRows(rows []*Route) {
 	left := e.s.Len() - len(rows)
 	if len(rows) < bulk || left > len(rows)/4 {
-		for _, r := range slices.Backward(rows) {
+		for _, r := range rows {
 			e.drop(r)
 		}
 		return

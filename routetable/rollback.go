@@ -65,6 +65,7 @@ func (e *edit) reach(goals []goal, moved map[rowKey]bool) error {
 			kept = append(kept, g)
 		}
 	}
+	slices.SortFunc(gone, compareRoutes)
 	e.dropRows(gone)
 	slices.SortFunc(kept, func(x, y goal) int { return compareRoutes(x.then, y.then) })
 	for _, g := range kept {
