@@ -2,6 +2,7 @@ package routetable
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -130,20 +131,17 @@ func (e *edit) goalsInPlace(p *past) (goals []goal, moved map[rowKey]bool) {
 	if len(p.shifts) > 0 {
 		return nil, nil
 	}
-	moved = map[rowKey]bool{}
-	goals = []goal{}
 	s := e.base
+	goals = s.differing(p)
+	moved = map[rowKey]bool{}
 	wanted := map[spot]bool{}
-	for k := range p.rows {
-		now := s.find(k.pattern, k.key, OriginOperator)
-		then := p.row(k, now)
-		if now == nil && then == nil || now != nil && then != nil && sameRow(now, then) && now.pos == then.pos {
+	for _, g := range goals {
+		if g.then == nil {
 			continue
 		}
-		goals = append(goals, goal{now, then})
-		if then != nil {
-			wanted[spotOf(then)] = true
-			moved[k] = now != nil && now.pos != then.pos
+		wanted[spotOf(g.then)] = true
+		if g.now != nil && g.now.pos != g.then.pos {
+			moved[rowKey{g.now.Pattern, g.now.c.key}] = true
 		}
 	}
 	if len(wanted) == 0 {
@@ -161,6 +159,28 @@ func (e *edit) goalsInPlace(p *past) (goals []goal, moved map[rowKey]bool) {
 		e.nextPos = max(e.nextPos, pos.pos) // a renumbering that no row lived through began again below
 	}
 	return goals, moved
+}
+
+// differing lists the rows that were others, or elsewhere. It is not nil.
+func (s *Snapshot) differing(p *past) []goal {
+	keys := slices.Collect(maps.Keys(p.rows))
+	goals := make([]goal, 0, len(keys))
+	var mu sync.Mutex
+	inParts(len(keys), func(from, to int) {
+		var part []goal
+		for _, k := range keys[from:to] {
+			now := s.find(k.pattern, k.key, OriginOperator)
+			then := p.row(k, now)
+			if now == nil && then == nil || now != nil && then != nil && sameRow(now, then) && now.pos == then.pos {
+				continue
+			}
+			part = append(part, goal{now, then})
+		}
+		mu.Lock()
+		goals = append(goals, part...)
+		mu.Unlock()
+	})
+	return goals
 }
 
 // goalsAnew numbers all rows of the table anew. Rows of other origins keep their order, and stay behind the configured row that they stand

@@ -338,7 +338,7 @@ func (c *Core) handleStore(caller Caller, a args) (answer, error) {
 }
 
 // maxLintRows bounds what LINT looks at: some microseconds a row. Store a larger table and lint the file.
-const maxLintRows = 1_000_000
+const maxLintRows = 2_000_000
 
 func (c *Core) handleLint(caller Caller, _ args) (answer, error) {
 	s := c.table.Snapshot()
