@@ -258,7 +258,7 @@ func TestReceiversOfAQueueShare(t *testing.T) {
 	a, b := r.receiver("JOBS", o), r.receiver("JOBS", o)
 	s := r.sender("JOBS")
 	count := make(chan int, 2)
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(t.Context())
 	for _, rcv := range []*amqp.Receiver{a, b} {
 		go func() {
 			n := 0
@@ -461,7 +461,8 @@ func TestLinksWaitThroughManyEdits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx := within(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // all the edits are made meanwhile
+		t.Cleanup(cancel)
 		go func() { sent <- snd.Send(ctx, message("", "x"), nil) }()
 	}
 	r.until("all wait", func() bool { return r.node.Counters()["unrouted"] == uint64(cap(sent)) })

@@ -349,8 +349,8 @@ func TestRepliesToManyRequesters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx := within(t)
 		for n := range requesters / sessions {
+			ctx := within(t)
 			r, err := session.NewReceiver(ctx, "", &amqp.ReceiverOptions{DynamicAddress: true})
 			if err != nil {
 				t.Fatal(err)

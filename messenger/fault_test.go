@@ -25,7 +25,7 @@ func TestEveryTrackerEndsWhateverBreaks(t *testing.T) {
 	alice := newMessenger(t, messenger.Options{MaxOutgoing: 50})
 	sub, err := alice.Subscribe(within(t), "amqp://"+b.addr()+"/q", nil)
 	must(t, err)
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(t.Context())
 	seen := map[string]bool{}
 	var got sync.WaitGroup
 	got.Go(func() {
@@ -124,7 +124,7 @@ func TestPicks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			ctx, cancel := context.WithCancel(within(t))
+			ctx, cancel := context.WithCancel(t.Context())
 			var mu sync.Mutex
 			got := map[string]int{}
 			var getting sync.WaitGroup
