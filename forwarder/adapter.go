@@ -92,7 +92,7 @@ func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) erro
 }
 
 // Flush hands the copies of what was sent to their outlets.
-func (in *Inlet) Flush() { in.c.AfterInput() }
+func (in *Inlet) Flush() { in.c.AfterInput(false) }
 
 // Source is what the inlet that the message came by was made with; nil for one that came over AMQP.
 func (m *Message) Source() any { return m.source }

@@ -288,6 +288,6 @@ func (n *Node) send(to string, payload []byte, told func(Outcome)) bool {
 		n.count.managementUnanswered.Add(1)
 	}
 	n.self.release()
-	b.deliver(n)
+	b.deliver(n, false)
 	return sent
 }

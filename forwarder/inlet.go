@@ -366,9 +366,15 @@ func (c *conn) refuse(d *delivery, cond wire.Symbol, text string) {
 	d.answer(rejected(cond, text))
 }
 
-// AfterInput hands over the copies of one read.
-func (c *conn) AfterInput() {
-	c.batch.deliver(c.n)
+// AfterInput hands over the copies of a part of a read. Outlets of other packages get theirs after the last.
+func (c *conn) AfterInput(more bool) {
+	if more && c.batch.foreign {
+		return
+	}
+	c.batch.deliver(c.n, more)
+	if more {
+		return
+	}
 	if c.handing.Load() {
 		c.handing.Store(false)
 		if c.missed.Load() {

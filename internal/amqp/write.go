@@ -18,6 +18,15 @@ func (c *Conn) Release() {
 	}
 }
 
+// Pause unlocks and runs the owner's work. Who calls it sees to a Release soon: nothing is written before.
+func (c *Conn) Pause() {
+	work := c.owner.TakeWork()
+	c.mu.Unlock()
+	if work != nil {
+		work.Run()
+	}
+}
+
 // flush tries one write that does not block; a writer goroutine takes over what the socket did not take. Called under the lock.
 func (c *Conn) flush() {
 	c.owner.BeforeFlush()
