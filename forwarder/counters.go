@@ -57,7 +57,7 @@ type counters struct {
 
 // ended counts a copy that came to an end without its receiver's word, where that is nobody's outcome, or has a name of its own.
 func (c *counters) ended(cp *Copy) {
-	switch quiet := cp.Message.Settled || cp.tap; {
+	switch quiet := cp.in.Settled || cp.tap; {
 	case cp.fate == fateExpired:
 		c.expired.Add(1)
 	case cp.fate == fateOverdue:
@@ -71,7 +71,7 @@ func (c *counters) ended(cp *Copy) {
 		c.droppedGone.Add(1)
 	case cp.fate == fateLate && quiet:
 		c.droppedLate.Add(1)
-	case cp.Message.Settled:
+	case cp.in.Settled:
 		c.droppedRefused.Add(1)
 	}
 }

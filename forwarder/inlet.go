@@ -575,10 +575,11 @@ func (c *conn) Sent(d *engine.OutDelivery) {
 	if !ok {
 		return
 	}
-	if cp.line.sending == cp.tail {
+	t := cp.had().tail
+	if cp.line.sending == t {
 		cp.line.sending = nil
 	}
-	if cp.tail != nil && cp.timed { // its time with the receiver begins
+	if t != nil && cp.timed { // its time with the receiver begins
 		cp.answerBy = c.clock() + int64(c.n.options.FanOutTimeout)
 	}
 	if d.Link() == nil {
@@ -592,8 +593,9 @@ func (c *conn) Settled(d *engine.OutDelivery, kind wire.StateKind, raw []byte) {
 	if !ok {
 		return
 	}
+	isTail := cp.had().tail != nil
 	cp.line.over(cp, remoteOutcome(kind, raw))
-	if cp.tail != nil { // the link may be free by it
+	if isTail { // the link may be free by it
 		cp.line.pump()
 	}
 }

@@ -191,9 +191,9 @@ func (c *conn) ended(cp *Copy) {
 	}
 	c.n.count.ended(cp)
 	switch {
-	case cp.fate == fateLate && cp.releases > 0:
+	case cp.fate == fateLate && cp.had().releases > 0:
 		t.released++
-	case cp.outcome.Kind == wire.Rejected, cp.fate != fateSent, cp.Message.Settled:
+	case cp.outcome.Kind == wire.Rejected, cp.fate != fateSent, cp.in.Settled:
 		t.dropped++
 	default:
 		t.released++

@@ -172,8 +172,8 @@ func (d *delivery) copyDone(c *Copy, again *[]*Copy) {
 	}
 	d.conn.ended(c)
 	c.over = true
-	if c.tail != nil && c.tail.end() {
-		d.conn.rewindow(c.tail.s.session)
+	if t := c.had().tail; t != nil && t.end() {
+		d.conn.rewindow(t.s.session)
 	}
 	d.pending--
 	if !c.tap {
@@ -302,7 +302,7 @@ func (d *delivery) copyList() wire.List {
 			continue
 		}
 		m := wire.Map{
-			{Key: wire.Symbol("hop"), Value: c.Hop.Text},
+			{Key: wire.Symbol("hop"), Value: c.Hop().Text},
 			{Key: wire.Symbol("outcome"), Value: kindName(c.outcome.Kind)},
 		}
 		if s := c.outcome.State; s != nil && s.Error != nil {
