@@ -45,6 +45,8 @@ type conn struct {
 	rows           []*receiver   // whose rows are to be made or withdrawn before the next flush, in order
 	thirsty        []*inlink     // links whose credit is to be looked at before the next flush
 	tallies        *tallies      // made when the first message comes
+	counts         connCounts    // as the tallies, of the node
+	warmth         int           // of nothing: what warm reads has to go somewhere
 	streams        []*stream     // that come in
 	room           chan struct{} // one of them may have gone on; nil before there was one
 
@@ -560,6 +562,7 @@ func (c *conn) Detached(l *engine.Link, err error) {
 // Closed: the connection is over.
 func (c *conn) Closed(err error) {
 	c.writeRows()
+	c.addTallies()
 	c.n.leave(c)
 	if c.dialled != nil {
 		c.dialled.closed(c, err)

@@ -38,6 +38,7 @@ type Scheme interface {
 type batch struct {
 	slots   []batchSlot
 	n       int
+	hint    int                   // messages of one address go to the same outlets in the same order: the next slot is this one
 	index   map[Outlet]int        // used from manySlots on
 	foreign bool                  // some outlet is no line
 	unsent  map[*sync.Mutex]*line // lines that got copies of this read and whose connections were not flushed since
@@ -57,7 +58,13 @@ type batchSlot struct {
 const manySlots = 16
 
 func (b *batch) add(o Outlet, c *Copy) {
-	i := b.find(o)
+	i := b.hint
+	if i >= b.n || b.slots[i].outlet != o {
+		i = b.find(o)
+	}
+	if b.hint = i + 1; b.hint == b.n {
+		b.hint = 0
+	}
 	b.slots[i].copies = append(b.slots[i].copies, c)
 }
 

@@ -60,6 +60,7 @@ type Conn struct {
 	mu       *sync.Mutex // guards what follows, and Engine
 	w        socket.Writer
 	flushing bool
+	midRead  bool // the reader is between two parts of a read: it flushes after the last
 	opened   bool
 	closing  bool // Close was called
 	over     bool // the socket is gone: nothing is written any more
@@ -200,7 +201,8 @@ func (c *Conn) input(p []byte) (used int, err error) {
 		var n int
 		n, err = c.Engine.InputSome(p[used:], partSize)
 		used += n
-		if more = err == nil && n >= partSize; more {
+		more = err == nil && n >= partSize
+		if c.midRead = more; more {
 			c.mu.Unlock()
 			c.owner.AfterInput(true)
 			continue

@@ -10,12 +10,10 @@ import (
 
 // Release writes what the engine has to say, unlocks, and runs the owner's work.
 func (c *Conn) Release() {
-	c.flush()
-	work := c.owner.TakeWork()
-	c.mu.Unlock()
-	if work != nil {
-		work.Run()
+	if !c.midRead {
+		c.flush()
 	}
+	c.Pause()
 }
 
 // Pause unlocks and runs the owner's work. Who calls it sees to a Release soon: nothing is written before.
