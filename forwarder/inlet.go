@@ -357,7 +357,7 @@ func (c *conn) expired(d *delivery) {
 func (c *conn) refuseUnrouted(l *inlink, d *delivery, p *plan) {
 	c.use(p)
 	c.n.notFound(l, d)
-	c.refuse(d, wire.CondNotFound, l.noRoute(d))
+	c.refuse(d, wire.CondNotFound, l.noRoute(d, p))
 }
 
 // refuse rejects a message with a named reason; a pre-settled one is dropped and counted.
