@@ -158,6 +158,18 @@ func TestEveryReceiverOnANameGetsACopy(t *testing.T) {
 	}
 }
 
+// A row may lead to a name that nobody serves: the sender hears which.
+func TestARefusalNamesWhatNobodyServes(t *testing.T) {
+	r := start(t, forwarder.Options{}, "ALIAS --> rpc:sum", "OUTER --> route:INNER", "INNER --> rpc:product")
+	s := r.sender("")
+	for to, name := range map[string]string{"ALIAS": "rpc:sum", "OUTER": "rpc:product"} {
+		err := s.Send(within(t), message(to, "x"), nil)
+		if want := fmt.Sprintf("the address %q leads to %q, which no route matches", to, name); condition(err) != "amqp:not-found" || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 func TestUnroutedAddressesAreTalliedByReason(t *testing.T) {
 	r := start(t, forwarder.Options{}, "COLOSSUS --> null", "x/* --> null")
 	for _, pattern := range []string{"COLOSSUS", "x/*"} {

@@ -35,7 +35,7 @@ func (quiet) Flow(*engine.Link)                                   {}
 func (quiet) InDropped(*engine.InDelivery)                        {}
 func (quiet) OutDropped(*engine.OutDelivery, bool)                {}
 func (quiet) Closed(error)                                        {}
-func (quiet) AfterInput()                                         {}
+func (quiet) AfterInput(bool)                                     {}
 func (quiet) BeforeFlush()                                        {}
 func (quiet) TakeWork() amqp.Work                                 { return nil }
 

@@ -399,10 +399,10 @@ type subject struct {
 // Deliver publishes copies, but none that came by NATS.
 func (s subject) Deliver(batch []*forwarder.Copy) (taken int, err error) {
 	for _, c := range batch {
-		if _, back := c.Message.Source().(natsSource); back {
+		if _, back := c.Message().Source().(natsSource); back {
 			return taken, forwarder.ErrGone
 		}
-		data, ok := s.o.b.tickets.data(c.Message)
+		data, ok := s.o.b.tickets.data(c.Message())
 		if !ok {
 			c.Settle(forwarder.Rejected(wire.CondNotImplemented, "not an event of a component"))
 			taken++

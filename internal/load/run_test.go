@@ -114,7 +114,7 @@ func (c *brokerConn) Transfer(d *engine.InDelivery, payload []byte, last bool) {
 	}
 }
 
-func (c *brokerConn) AfterInput() {
+func (c *brokerConn) AfterInput(bool) {
 	for _, f := range c.later {
 		f()
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/events"
 	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/routetable"
@@ -156,5 +158,16 @@ func BenchmarkScrape(b *testing.B) {
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
 			}
 		})
+	}
+}
+
+// What a counter counts is told in words of its own.
+func TestEveryCounterOfTheNodeHasHelp(t *testing.T) {
+	node := forwarder.New(admin.New(routetable.New(), admin.Options{}), forwarder.Options{})
+	defer node.Stop(context.Background())
+	for name := range node.Counters() {
+		if m, _ := counterMetric(name); strings.Contains(m.help, "The counter "+name) {
+			t.Errorf("%s: %q", name, m.help)
+		}
 	}
 }

@@ -281,3 +281,34 @@ func FuzzWebSocketFrames(f *testing.F) {
 		}
 	})
 }
+
+// Who closes a connection takes nothing from under who reads it: what is left of a frame would be taken for the next one.
+func TestCloseWhileSomebodyReads(t *testing.T) {
+	for range 3 {
+		s, far := streamSides(t, true)
+		go func() {
+			zeros := bare(ws.OpBinary, strings.Repeat("\x00", 3000))
+			for {
+				if _, err := far.Write(zeros); err != nil {
+					return
+				}
+			}
+		}()
+		began, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			p := make([]byte, 100)
+			_, err := s.Read(p)
+			for close(began); err == nil; {
+				_, err = s.Read(p)
+			}
+			ended <- err
+		}()
+		<-began
+		s.Close()
+		var wrong *CloseError
+		if err := <-ended; errors.As(err, &wrong) {
+			t.Fatalf("the reader got %v", err)
+		}
+		far.Close()
+	}
+}
