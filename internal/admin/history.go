@@ -136,7 +136,7 @@ type heldDiff struct {
 }
 
 // handleDiff answers what leads from one table to another: from, to, match (a list of two) where that differs, and rows, each with change
-// (added, removed, changed or moved), before and after, and objects (objectMaps) where some differ. The tables are the revisions a and b, or b is what was uploaded by a load, which
+// (added, removed, changed or moved), before and after, and objects (ObjectMaps) where some differ. The tables are the revisions a and b, or b is what was uploaded by a load, which
 // ends. A long answer comes in pages: the next one is asked for by diff and offset.
 func (c *Core) handleDiff(caller Caller, a args) (answer, error) {
 	offset, _, err := a.count("offset")
@@ -172,7 +172,7 @@ func (c *Core) handleDiff(caller Caller, a args) (answer, error) {
 		body["match"] = []any{h.d.Match[0].String(), h.d.Match[1].String()}
 	}
 	if len(h.d.Objects) > 0 {
-		body["objects"] = objectMaps(h.d.Objects)
+		body["objects"] = ObjectMaps(h.d.Objects)
 	}
 	if next < len(h.d.Rows) {
 		c.keepDiff(h)
@@ -233,8 +233,8 @@ func (c *Core) diffFile(caller Caller, session string, h *heldDiff) error {
 	return nil
 }
 
-// objectMaps are objects that a change made others: name and change (added, removed or changed).
-func objectMaps(changes []routetable.ObjectChange) []any {
+// ObjectMaps are objects that a change made others: name and change (added, removed or changed).
+func ObjectMaps(changes []routetable.ObjectChange) []any {
 	list := make([]any, len(changes))
 	for i, o := range changes {
 		change := "changed"

@@ -31,7 +31,7 @@ type Updater interface {
 // Operator is a Provider with operations of its own, which are asked for with its type. Operate authorises the caller; the answer is a map.
 type Operator interface {
 	Operations() []string
-	Operate(caller Caller, operation string, arguments map[string]any) (map[string]any, error)
+	Operate(caller Caller, operation string, arguments Arguments) (map[string]any, error)
 }
 
 // kind is one entity type at the door.

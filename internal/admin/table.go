@@ -112,7 +112,7 @@ func changeAnswer(ch routetable.Change) answer {
 		"note": note, "warnings": warnings, "rows": rows,
 	}
 	if len(ch.Objects) > 0 {
-		body["objects"] = objectMaps(ch.Objects)
+		body["objects"] = ObjectMaps(ch.Objects)
 	}
 	return answer{status: StatusOK, text: note, body: body}.with("revision", ch.Revision)
 }

@@ -300,7 +300,7 @@ func (w *Watch) change(x waitingChange) []byte {
 		"added": maps(ch.Added), "removed": maps(ch.Removed), "updated": updated,
 	}
 	if len(ch.Objects) > 0 {
-		body["objects"] = objectMaps(ch.Objects)
+		body["objects"] = ObjectMaps(ch.Objects)
 	}
 	if ch.MatchSet {
 		body["match"] = x.match.String()
