@@ -45,7 +45,11 @@ func (b *Broker) Edit(who admin.Caller, x Edit) (Edited, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now.Load()
-	held := b.core.Table().Snapshot().Objects()
+	table := b.core.Table().Snapshot()
+	if want := x.IfRevision; want != nil && *want != table.Revision() {
+		return Edited{}, admin.Refuse(admin.StatusConflict, "the table is at revision %d, not %d (read it again)", table.Revision(), *want)
+	}
+	held := table.Objects()
 	next, changes, note, err := x.apply(now, held, puts)
 	if err != nil {
 		return Edited{}, err

@@ -76,4 +76,3 @@ func (x objectEntity) Operate(caller admin.Caller, operation string, a admin.Arg
 		"added": uint64(len(done.Added)), "removed": uint64(len(done.Removed)), "note": done.Note, "warnings": warnings,
 	}, nil
 }
-

@@ -200,8 +200,8 @@ func parsePart(text []byte) (*Objects, error) {
 	return o, nil
 }
 
-// partOf makes the text of an object one of a part of components.yaml.
-func partOf(name, text string) (string, error) {
+// Part makes the text of an object one of a part of components.yaml.
+func Part(name, text string) (string, error) {
 	kind, name, _ := strings.Cut(name, "/")
 	section := sectionOf(kind)
 	node := &yaml.Node{}
@@ -228,7 +228,7 @@ func partOf(name, text string) (string, error) {
 
 // parseHeld reads an object of the table.
 func parseHeld(name, text, dir string) (*Objects, error) {
-	part, err := partOf(name, text)
+	part, err := Part(name, text)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type event struct {
 	Generation uint64              `json:"generation"`
 	Author     *author             `json:"author,omitempty"`
 	Match      string              `json:"match,omitempty"`
-	Rows       []*differenceRow    `json:"rows,omitempty"`  // of a change: added, removed or changed
+	Rows       []*differenceRow    `json:"rows,omitempty"` // of a change: added, removed or changed
 	Objects    []objectDifference  `json:"objects,omitempty"`
 	Table      []*routetable.Route `json:"table,omitempty"` // of a snapshot
 	Last       bool                `json:"last,omitempty"`  // of a snapshot: there are no more rows
