@@ -36,7 +36,7 @@ func kept(s *Snapshot) string {
 			fmt.Fprintf(&b, "%x %d %s --> %s of %s %v\n", r.ID, r.pos, r.Pattern, r.Address, r.Origin, FormatColumns(r))
 		}
 	}
-	return b.String()
+	return b.String() + objectsText(s)
 }
 
 // TestTableOutlivesItsProcess edits a table at random, closes and opens it, and finds its durable rows, its revision and its history.
@@ -310,6 +310,9 @@ func FuzzReplay(f *testing.F) {
 	}
 	c, err := table.Delete("A", "h1")
 	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := table.Apply(Op{Verb: VerbObject, Object: "one", Text: "a"}); err != nil {
 		f.Fatal(err)
 	}
 	s := table.Snapshot()

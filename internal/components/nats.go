@@ -245,7 +245,7 @@ func (o *others) noteRegistration(_ string, value []byte) {
 	}
 	id := ComponentID{App: r.App, Name: r.Name, Hash: r.Hash}
 	if o.b.registry.note(&id, r.Definition) && r.Definition.Routes != nil {
-		if err := o.b.Change(func(*Objects) error { return nil }); err != nil {
+		if err := o.b.refresh(); err != nil {
 			o.b.log.Warn("routes of a registration could not be used", "component", id.group(), "error", err)
 		}
 	}

@@ -248,6 +248,9 @@ func (x result) summary() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n.n, n.what))
 		}
 	}
+	if len(x.Objects) > 0 {
+		parts = append(parts, plural(len(x.Objects), "object")+" changed")
+	}
 	if len(parts) == 0 {
 		parts = append(parts, "nothing changed")
 	}
