@@ -293,7 +293,7 @@ func (p *linkReplay) Append(dst []byte) []byte {
 // idOf gives the id of an event, by what the ring keeps of it.
 func idOf(body []byte) []byte {
 	const before = len(`"id":`)
-	if end := skipValue(body, before); end > before {
+	if end := skipValue(body, before, maxDepth); end > before {
 		return body[before:end]
 	}
 	return nil
