@@ -49,7 +49,7 @@ func (r *Router) publishFrom(from *conn, origin string, seq uint64, e *event, d 
 	} else if number = r.originOf(origin); number == 0 || !r.seen[number].add(seq, at) {
 		return 0
 	}
-	r.counters.events.Add(1)
+	r.taken++
 	k := r.kindOf(e)
 	p := r.planOf(k)
 	b, frameAt := websocket.BeginFrame(r.frame[:0], false)
