@@ -160,9 +160,6 @@ func (r *Router) sendOn(k *kind, e *event, at int64) {
 	} else {
 		payload = r.message(k, e, at)
 	}
-	if payload == nil {
-		return
-	}
 	if err := r.inlet.SendAs(k.address, payload, nil); err != nil {
 		r.log.Warn("an event could not be sent on", "type", k.typ, "error", err)
 		return
@@ -170,19 +167,18 @@ func (r *Router) sendOn(k *kind, e *event, at int64) {
 	r.inlet.Flush()
 }
 
-// message makes the AMQP message of an event.
+// message makes the AMQP message of an event. It is good until the next call.
 func (r *Router) message(k *kind, e *event, at int64) []byte {
-	b := append(appendText(append(r.body[:0], `{"type":`...), k.typ), `,"time":"`...)
-	b = append(e.appendBody(append(r.stamp.append(b, at), `",`...)), '}')
-	r.body = b
-	m := eventMessage(k, e.id, at, b)
-	out, err := m.Append(appendStamp(r.sent[:0], nil, &r.stamp, at))
-	if err != nil {
-		r.log.Error("an event could not be encoded", "type", k.typ, "error", err)
-		return nil
-	}
-	r.sent = out
-	return out
+	b := append(r.stamp.append(append(r.body[:0], k.bodyHead...), at), `",`...)
+	r.body = append(e.appendBody(b), '}')
+	r.sent = appendMessage(r.sent[:0], k, e.id, &r.stamp, at, r.body)
+	return r.sent
+}
+
+// appendMessage appends the AMQP message of an event. data is the JSON object, id its member.
+func appendMessage(dst []byte, k *kind, id []byte, s *stamp, at int64, data []byte) []byte {
+	word, _ := text(id)
+	return wire.AppendDataMessage(appendStamp(dst, nil, s, at), word, k.address, contentType, wire.Timestamp(at/1e6), data)
 }
 
 // timeAnnotation is the message annotation that tells a receiver when an event came: a text as the member time of events. It is what a receiver that
@@ -214,14 +210,6 @@ func (r *Router) stamped(payload []byte, at int64) []byte {
 		r.sent = nil
 	}
 	return b
-}
-
-func eventMessage(k *kind, id []byte, at int64, data []byte) *wire.Message {
-	word, _ := text(id)
-	return &wire.Message{
-		Properties: &wire.Properties{To: k.address, HasTo: true, MessageID: string(word), ContentType: contentType, CreationTime: wire.Timestamp(at / 1e6), HasCreationTime: true},
-		Data:       [][]byte{data},
-	}
 }
 
 // CheckReplay says why a receiver cannot have what came to a name from a time on.
@@ -282,12 +270,9 @@ func (p *linkReplay) Append(dst []byte) []byte {
 		return dst
 	}
 	e := p.v.at(0)
-	b := append(appendText(append(p.body[:0], `{"type":`...), p.k.typ), `,"time":"`...)
-	b = append(append(p.stamp.append(b, e.at), `",`...), e.body...)
-	p.body = append(b, `,"replay":true}`...)
-	m := eventMessage(p.k, idOf(e.body), e.at, p.body)
-	out, _ := m.Append(appendStamp(dst, nil, &p.stamp, e.at)) // it was a message, or a frame as long
-	return out
+	b := append(p.stamp.append(append(p.body[:0], p.k.bodyHead...), e.at), `",`...)
+	p.body = append(append(b, e.body...), `,"replay":true}`...)
+	return appendMessage(dst, p.k, idOf(e.body), &p.stamp, e.at, p.body)
 }
 
 // idOf gives the id of an event, by what the ring keeps of it.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 )
 
 var frames = []string{
@@ -125,6 +127,30 @@ func TestReadingAnEventAllocatesNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestAMQPMessagesOfEventsAllocateNothing(t *testing.T) {
+	var f frame
+	var e event
+	if f.parse([]byte(frameOf200)) != nil || f.event(&e) != nil {
+		t.Fatal("not read")
+	}
+	r := &Router{}
+	k := newKind("Order", false)
+	rg := ring{window: 1e9, max: 1 << 20}
+	rg.add(k, 1, 0, 0, e.bodySize(), e.appendBody)
+	p := &linkReplay{v: rg.view(k, 0, 1), k: k}
+	var dst []byte
+	if n := testing.AllocsPerRun(100, func() {
+		r.message(k, &e, 1e18)
+		dst = p.Append(dst[:0])
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	var m wire.Message
+	if err := m.Parse(dst); err != nil || m.Properties.MessageID != "0192f3a1-7c11-7b3e-9d2e-5a6f00112233" || len(m.Data) != 1 || !strings.HasSuffix(string(m.Data[0]), `"x":0},"replay":true}`) {
+		t.Errorf("got %+v, %v", m, err)
 	}
 }
 

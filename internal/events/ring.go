@@ -78,6 +78,7 @@ type kind struct {
 	response bool
 	address  string // event:req/TYPE, event:res/TYPE
 	head     []byte // of its frames: `{"op":"event","type":TYPE,"direction":D,"time":"`
+	bodyHead []byte // of what AMQP is sent: `{"type":TYPE,"time":"`
 	id       uint32
 	named    bool    // it has an id in the ring
 	places   []place // of its events in the ring
@@ -91,6 +92,7 @@ func newKind(typ string, response bool) *kind {
 	k := &kind{typ: typ, response: response, address: addressOf(typ, response)}
 	k.head = append(appendText(append(k.head, `{"op":"event","type":`...), typ), `,"direction":"`...)
 	k.head = append(append(k.head, directionOf(response)...), `","time":"`...)
+	k.bodyHead = append(appendText(append(k.bodyHead, `{"type":`...), typ), `,"time":"`...)
 	return k
 }
 
