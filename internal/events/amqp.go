@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -87,6 +88,9 @@ func (o *nameOutlet) event(m *forwarder.Message, f *frame, e *event) error {
 	data, _, ok := m.Data()
 	if !ok {
 		return errors.New("an event is JSON in one data section")
+	}
+	if !utf8.Valid(data) {
+		return errors.New("an event is UTF-8") // components would close for it
 	}
 	if err := f.parse(data); err != nil {
 		return fmt.Errorf("an event is a JSON object: %w", err)

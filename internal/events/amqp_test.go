@@ -62,7 +62,7 @@ func startNode(t *testing.T) *node {
 // component says hello and more frames, and reads an answer to each.
 func (n *node) component(frames ...string) *websocket.Conn {
 	n.t.Helper()
-	c, err := websocket.Dial(n.t.Context(), n.url+"/router/manager", websocket.DialOptions{})
+	c, err := websocket.Dial(n.t.Context(), n.url+"/router/manager", websocket.DialOptions{Conn: websocket.Options{MaxMessage: 5 << 20}})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -127,14 +127,14 @@ func TestEventsCrossBetweenAMQPAndComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := n.read(c); !strings.Contains(got, `"id":"1","data":{"n":1}`) || !strings.Contains(got, `"type":"Order","direction":"request"`) {
-		t.Errorf("the component got %s", got)
+		t.Errorf("the component got %.300s", got)
 	}
 	if got := string(n.receive(link).GetData()); got != `{"id":"1","data":{"n":1}}` {
 		t.Errorf("the receiver got %s", got)
 	}
 	say(c, `{"op":"event","id":"2","type":"Order","data":{"n":2}}`)
 	if got := n.read(c); !strings.Contains(got, `"id":"2"`) {
-		t.Errorf("the component got %s", got)
+		t.Errorf("the component got %.300s", got)
 	}
 	m := n.receive(link)
 	if got := string(m.GetData()); !strings.HasPrefix(got, `{"type":"Order","time":"20`) || !strings.HasSuffix(got, `"id":"2","data":{"n":2}}`) {
@@ -167,7 +167,7 @@ func TestRowsOfOperatorsLeadToEventsAndOn(t *testing.T) {
 	}()
 	for i := range 3 {
 		if got := n.read(c); !strings.Contains(got, `"type":"Order","direction":"request"`) || !strings.Contains(got, fmt.Sprintf(`"id":"%d"`, i)) {
-			t.Errorf("the component got %s", got)
+			t.Errorf("the component got %.300s", got)
 		}
 		for name, r := range map[string]*amqp.Receiver{"copies": copies, "audit": audit, "also": also} {
 			if got := string(n.receive(r).GetData()); got != fmt.Sprintf(`{"id":"%d"}`, i) {
@@ -196,7 +196,7 @@ func TestAComponentThatAnotherStandsInFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := n.read(c); !strings.Contains(got, `"id":"1"`) {
-		t.Errorf("the component got %s", got)
+		t.Errorf("the component got %.300s", got)
 	}
 	c.End(websocket.Normal, "")
 	for until := time.Now().Add(10 * time.Second); n.events.Components()[0].Connected && time.Now().Before(until); {
@@ -219,17 +219,38 @@ func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 	for _, x := range []struct{ address, body, want string }{
 		{"event:req/T", `nonsense`, "JSON"}, {"event:req/T", `[]`, "JSON"}, {"event:req/T", `{"type":"U"}`, "event:req/U"},
 		{"event:req/T", `{"response":{"status":"OK"}}`, "event:res/T"}, {"event:res/T", `{}`, "event:req/T"}, {"event:T", `{}`, "event:req/TYPE"},
-		{"straight", `{}`, "by their names"},
+		{"straight", `{}`, "by their names"}, {"event:req/T", "{\"data\":\"\xff\"}", "UTF-8"},
 	} {
 		if err := n.send(x.address, x.body); err == nil || !strings.Contains(err.Error(), x.want) {
-			t.Errorf("%s to %s: %v", x.body, x.address, err)
+			t.Errorf("%.100s to %s: %v", x.body, x.address, err)
 		}
 	}
 	if err := n.send("event:req/T", `{}`); err != nil {
 		t.Error(err)
 	}
 	if got := n.read(c); !strings.Contains(got, `"type":"T"`) || !strings.Contains(got, `"data":null`) {
-		t.Errorf("the component got %s", got)
+		t.Errorf("the component got %.300s", got)
+	}
+}
+
+// An event of more than 1 MiB, which a component may send, comes to AMQP too, live and in a replay.
+func TestALargeEventComesToAMQP(t *testing.T) {
+	n := startNode(t)
+	c := n.component(`{"op":"hello","name":"C"}`)
+	live := n.receiver("event:req/T")
+	event := `"id":"1","type":"T","data":"` + strings.Repeat("x", 3<<20) + `"}`
+	say(c, `{"op":"event","ref":1,`+event)
+	if got := n.read(c); !strings.Contains(got, "accepted") {
+		t.Fatal(got)
+	}
+	again, err := n.session.NewReceiver(t.Context(), "event:req/T", &amqp.ReceiverOptions{Properties: map[string]any{"from_time": ""}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]*amqp.Receiver{"live": live, "again": again} {
+		if got := n.receive(r).GetData(); len(got) < 3<<20 {
+			t.Errorf("%s: %d bytes", name, len(got))
+		}
 	}
 }
 

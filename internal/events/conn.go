@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	maxFrameBytes = 4 << 20 // of a message from a component
+	maxFrameBytes = 4 << 20 // of a message from a component; over AMQP an event has at most 1 MiB
 	helloWait     = 10 * time.Second
 	probeWait     = 2 * time.Second // for a component whose name another wants
 	pingEvery     = 10 * time.Second
