@@ -20,6 +20,7 @@ const contentType = "application/json"
 // Attach has the node hand over what is sent to event: names, and take what the table leads on to its own hops. Call it before the node listens.
 func (r *Router) Attach(n *forwarder.Node) {
 	inside := &admin.Account{Send: admin.GrantsOfSchemes("event")}
+	r.node = n
 	r.inlet = n.NewInlet(forwarder.InletOptions{Account: inside, Source: r, Inside: "event"})
 	n.Handle("event", nameScheme{r})
 	n.Handle("event-conn", hopScheme{r})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -291,5 +292,39 @@ func TestE09OneOrderForAMQPAndComponents(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Rows count the events that the router gives to components itself, and those that the node gives to others, once each.
+func TestRowsCountEvents(t *testing.T) {
+	n := startNode(t)
+	row := routetable.NewRoute("event:req/One", "event-conn:C")
+	row.Pick = routetable.PickAny
+	if _, err := n.table.Apply(routetable.Op{Verb: routetable.VerbAdd, Route: row, Columns: routetable.ColPick}); err != nil {
+		t.Fatal(err)
+	}
+	c := n.component(`{"op":"hello","name":"C"}`, `{"op":"subscribe","type":"Here","direction":"request"}`, `{"op":"subscribe","type":"Both","direction":"request"}`)
+	link := n.receiver("event:req/Both")
+	for range 3 {
+		for _, typ := range []string{"Here", "Both", "One"} {
+			say(c, `{"op":"event","id":"1","type":"`+typ+`"}`)
+			n.read(c)
+		}
+		n.receive(link)
+	}
+	want := "event:req/Both → event-conn:C 3 3 3\nevent:req/Here → event-conn:C 3 3 3\nevent:req/One → event-conn:C 3 3 3\n"
+	got := ""
+	for until := time.Now().Add(20 * time.Second); got != want && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		var lines []string
+		for r := range n.table.Snapshot().Routes() {
+			if x := n.forwarder.RowCounters(r); r.Address == "event-conn:C" {
+				lines = append(lines, fmt.Sprintf("%s → %s %d %d %d\n", r.Pattern, r.Address, x.Matched, x.Copied, x.Delivered))
+			}
+		}
+		slices.Sort(lines)
+		got = strings.Join(lines, "")
+	}
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }

@@ -208,6 +208,7 @@ func (r *Router) loop() {
 func (r *Router) sweep(now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.countAll()
 	r.ring.evict(now)
 	for _, s := range r.seen[1:] {
 		s.forget(now - 2*r.ring.window) // longer than what is sent again can be

@@ -115,6 +115,7 @@ type Router struct {
 	linkFrame []byte
 	sent      []byte
 	inlet     *forwarder.Inlet // for hops that are not ours; nil: there is no node
+	node      *forwarder.Node  // the same
 	stamp     stamp
 	stopping  bool
 	kept      bool // the row of the ring is there
