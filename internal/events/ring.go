@@ -67,6 +67,7 @@ type ring struct {
 	count  int
 	kinds  []*kind // by id; nil is a free id
 	free   []uint32
+	adding *kind // an event of it comes: it is not forgotten for want of others
 
 	dropped uint64 // events that went for want of memory, within their window
 	evicted uint64 // that went because their window was over
@@ -112,7 +113,9 @@ func directionOf(response bool) string {
 
 // add keeps an event whose body write appends; n is at least the length of that.
 func (r *ring) add(k *kind, at int64, origin uint32, seq uint64, n int, write func([]byte) []byte) (body []byte) {
+	r.adding = k
 	c := r.room(headBytes + n)
+	r.adding = nil
 	if !k.named {
 		r.nameKind(k)
 	}
@@ -193,7 +196,7 @@ func (r *ring) unnameKind(k *kind) {
 	r.kinds[k.id] = nil
 	r.free = append(r.free, k.id)
 	r.bytes -= kindCost
-	if r.forget != nil {
+	if r.forget != nil && k != r.adding {
 		r.forget(k)
 	}
 }
