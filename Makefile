@@ -16,7 +16,7 @@ export PYTHON
 # go test, with the summary line "N passed, M failed" at the end.
 SUMMED = go build -o bin/testsum ./internal/house/testsum && bin/testsum -- go test -json -race -vet=off -count=1
 
-.PHONY: build test interop soak bench bench-table bench-router bench-relay fuzz lint parts broker
+.PHONY: build test interop soak bench bench-table bench-router bench-relay bench-events fuzz lint parts broker
 
 build: ## bin/router and bin/routectl
 	go build -o bin/ ./cmd/router ./cmd/routectl
@@ -40,7 +40,10 @@ bench-router: build ## a router against its goals: CPU, latency, memory (about t
 	@bin/routectl bench --goals $(BENCHFLAGS) || [ $$? = 1 ]
 
 bench-relay: build ## the relay against its goals: CPU and memory of a router (about two minutes)
-	@go build -o bin/ ./internal/house/relaybench && bin/relaybench $(BENCHFLAGS)
+	@go build -o bin/ ./internal/house/doorbench && bin/doorbench -door relay $(BENCHFLAGS)
+
+bench-events: build ## the event router against its goals: CPU, memory, replay, latency beside a stalled component (about two minutes)
+	@go build -o bin/ ./internal/house/doorbench && bin/doorbench -door events $(BENCHFLAGS)
 
 fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 	@for p in $$(go list ./...); do \

@@ -48,7 +48,7 @@ func (n *Node) NewInlet(o InletOptions) *Inlet {
 	return &Inlet{c, l}
 }
 
-// ErrTooLarge refuses a message that an inlet does not take: they do not cut through.
+// ErrTooLarge refuses a message that an inlet does not take: they do not cut through. One with Inside takes 16 MiB.
 var ErrTooLarge = errors.New("a message of more than 1 MiB")
 
 // Send takes a whole AMQP message, which has its address as `to`, and works out who gets it. The copies leave with Flush, up to which
@@ -63,10 +63,14 @@ func (in *Inlet) Send(payload []byte, told func(Outcome)) error {
 
 // SendAs is Send of a message that is looked up by another address than its own; empty is its own.
 func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) error {
-	if len(payload) > streamFrom {
+	c, l := in.c, in.l
+	limit := streamFrom
+	if l.inside != "" {
+		limit = maxWhole // what has its place in an order is not left out of it
+	}
+	if len(payload) > limit {
 		return ErrTooLarge
 	}
-	c, l := in.c, in.l
 	c.lock()
 	defer c.release()
 	d := newDelivery(c, l, nil)

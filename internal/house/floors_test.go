@@ -32,7 +32,7 @@ var floors = map[string]int{
 }
 
 // house are packages of tests and tools, which no product package may import.
-var house = []string{"internal/house", "internal/house/certs", "internal/house/leaks", "internal/house/mix", "internal/house/relaybench", "internal/house/testsum", "interop"}
+var house = []string{"internal/house", "internal/house/certs", "internal/house/doorbench", "internal/house/leaks", "internal/house/mix", "internal/house/testsum", "interop"}
 
 // dependencies tells which packages may use what is not in the standard library, by prefix of the import path.
 var dependencies = map[string][]string{
@@ -46,7 +46,7 @@ var dependencies = map[string][]string{
 	"google.golang.org/grpc":              {"internal/components", "messenger/component"},
 	"google.golang.org/protobuf":          {"internal/components", "messenger/component"},
 	"github.com/prometheus/client_golang": {"internal/web"},
-	"github.com/Azure/go-amqp":            {"internal/ctl"},
+	"github.com/Azure/go-amqp":            {"internal/ctl", "internal/house/doorbench"},
 	"github.com/spf13/cobra":              {"cmd/router", "cmd/routectl", "internal/ctl"},
 	"go.uber.org/goleak":                  {"internal/house/leaks"},
 	"github.com/spf13/pflag":              {"cmd/router", "cmd/routectl", "internal/ctl"},
