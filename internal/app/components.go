@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"path/filepath"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -137,6 +136,9 @@ func (c *Config) checkComponents() error {
 			return c.at(key+".tls"+at, err)
 		}
 	}
+	if _, key, err := c.NATS.options(); err != nil {
+		return c.at("nats"+key, err)
+	}
 	return nil
 }
 
@@ -151,7 +153,7 @@ func (a *App) startComponents(core *admin.Core) error {
 		return &ConfigError{a.config.at("components", err)}
 	}
 	o.Log = a.log
-	if a.config.NATS != "off" {
+	if a.config.NATS.URL != "off" {
 		if o.NATS, err = a.openNATS(); err != nil {
 			return err
 		}
@@ -167,15 +169,6 @@ func (a *App) startComponents(core *admin.Core) error {
 	return nil
 }
 
-// openNATS starts the server of the configuration, or connects to it.
-func (a *App) openNATS() (*nats.Conn, error) {
-	o := nats.Options{URL: a.config.NATS, Name: "broker-" + a.node.ID(), Log: a.log}
-	if a.config.State != "" {
-		o.Dir = filepath.Join(a.config.State, "nats")
-	}
-	return nats.Open(o)
-}
-
 // listenComponents opens the broker's listeners.
 func (a *App) listenComponents() (lines []string, err error) {
 	c, b := &a.config.Components, a.components
@@ -187,6 +180,9 @@ func (a *App) listenComponents() (lines []string, err error) {
 		if certificates[key], _, err = l.tlsConfig(); err != nil {
 			return nil, &ConfigError{a.config.at(key, err)}
 		}
+	}
+	if b.nats != nil && b.nats.URL() != "" {
+		lines = append(lines, "ready "+b.nats.URL())
 	}
 	if isOn(c.GRPC) {
 		t, scheme := certificates["components"], "grpc"

@@ -192,9 +192,7 @@ func (b *Broker) admit(g grpc.ServerStream, s *stream) error {
 			return err
 		}
 	}
-	if b.others != nil {
-		b.others.register(&c.ID, def)
-	}
+	s.def = def
 	e.ParentID, e.ID, e.Category, e.Content, e.ContentType = e.ID, newEventID(), categoryResponse, nil, ""
 	e.Target, e.HasTarget = e.Source, true
 	e.Source = b.id
@@ -231,7 +229,7 @@ func (b *Broker) join(s *stream) error {
 	}
 	_, err := b.core.Do(caller, command)
 	if err == nil && b.others != nil {
-		b.others.join(s.id)
+		b.others.join(s.id, s.def)
 		s.joined = true
 	}
 	return err

@@ -21,6 +21,7 @@ type stream struct {
 	key    string      // of hops: grpc:KEY
 	grpc   grpc.ServerStream
 	fixed  bool          // the dialect is a setting
+	def    *Component    // what it registered
 	joined bool          // other brokers are told; set before it reads
 	wake   chan struct{} // of room one: there is something to write
 	over   chan struct{} // closed with reason
