@@ -60,7 +60,7 @@ func measureComponents(s settings) []line {
 	build.Dir, build.Stderr = "..", os.Stderr
 	check(build.Run())
 	check(os.WriteFile(filepath.Join(dir, "components.yaml"), []byte(strings.ReplaceAll(lab, "'", "`")), 0o600))
-	config := "components: {file: components.yaml, grpc: 127.0.0.1:0, genesis: 127.0.0.1:0}\nnats: off\nlisteners: []\n"
+	config := "components: {file: components.yaml, grpc: 127.0.0.1:0, genesis: 127.0.0.1:0}\nnats: off\nlisteners: [{url: \"amqp://127.0.0.1:0\"}]\n"
 	check(os.WriteFile(filepath.Join(dir, "router.yaml"), []byte(config), 0o600))
 
 	router := startPart(program, "--config", filepath.Join(dir, "router.yaml"))

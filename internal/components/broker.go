@@ -72,6 +72,7 @@ type Broker struct {
 	others  *others // nil: there are none
 	streams streams
 	hint    atomic.Int32 // the dialect that a stream spoke last
+	guesses sync.Map     // dialects of groups whose streams have not shown theirs: as many as there are components
 
 	now      atomic.Pointer[situation]
 	contexts atomic.Pointer[map[contextKey]*pairing]

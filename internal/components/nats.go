@@ -33,6 +33,7 @@ const registrationLife = 12 * time.Hour
 const (
 	beat     = 2 * time.Second
 	lifeless = 5 * beat
+	opening  = 4 * time.Second // for an answer of NATS: servers that have no leader yet give none
 )
 
 // others is what other brokers are told, and tell. It keeps no routes: the groups that they serve are rows.
@@ -125,7 +126,7 @@ func (o *others) session() error {
 
 // open finds the stream and the buckets.
 func (o *others) open() (err error) {
-	ctx, cancel := context.WithTimeout(o.b.ctx, lifeless)
+	ctx, cancel := context.WithTimeout(o.b.ctx, opening)
 	defer cancel()
 	if err = o.nc.EnsureStream(ctx, nats.Stream{Name: eventStream, Subjects: []string{groupSubjects + ">"}, MaxAge: 72 * time.Hour, MaxBytes: 1 << 30}); err != nil {
 		return fmt.Errorf("stream %s: %w", eventStream, err)
@@ -363,7 +364,7 @@ func (o *others) take(g *group) {
 		o.handle(in, f, m)
 	}
 	for {
-		ctx, cancel := context.WithTimeout(o.b.ctx, lifeless)
+		ctx, cancel := context.WithTimeout(o.b.ctx, opening)
 		sub, err := o.nc.Consume(ctx, eventStream, g.id.group(), groupSubjects+g.id.subject(), 5*o.b.o.TTL, handle)
 		cancel()
 		if o.taken(g, sub, err) {

@@ -237,6 +237,7 @@ func (b *Broker) join(s *stream) error {
 
 // leave takes them away, unless another stream has its place.
 func (b *Broker) leave(s *stream) {
+	s.guess()
 	if s.joined {
 		b.others.leave(s.id)
 	}

@@ -154,8 +154,10 @@ func (s *stream) send(x *outgoing) error {
 func (s *stream) inDialect(msg []byte) []byte {
 	s.mu.Lock()
 	if !s.learned {
-		if d := dialect(s.b.hint.Load()); !s.fixed && !s.unsaid {
-			s.dialect = d
+		if d, ok := s.b.guesses.Load(s.id.group()); ok && !s.unsaid {
+			s.dialect, _ = d.(dialect)
+		} else if !s.unsaid {
+			s.dialect = dialect(s.b.hint.Load())
 		}
 		s.unsaid = true
 	}
@@ -189,6 +191,21 @@ func (s *stream) heard(seen dialects) {
 		s.dialect = dialect3
 	}
 	s.b.hint.Store(int32(s.dialect))
+}
+
+// guess notes, at the end of the stream, which dialect the component's next one is likely to speak: one that was sent values and ended without a word did not
+// understand them.
+func (s *stream) guess() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.learned || !s.unsaid {
+		return
+	}
+	other := dialect3
+	if s.dialect == dialect3 {
+		other = dialect4
+	}
+	s.b.guesses.Store(s.id.group(), other)
 }
 
 // giveBack releases what was not written.

@@ -52,6 +52,9 @@ func (o *Options) server() (so *server.Options, err error) {
 	if listen == "embedded" {
 		listen = ""
 	}
+	if listen == "" && o.Cluster.Listen != "" {
+		listen = "127.0.0.1:0" // the server takes no routes before it listens for clients
+	}
 	so = &server.Options{
 		ServerName: o.Name, JetStream: true, StoreDir: o.Dir, NoSigs: true, NoLog: true, DontListen: listen == "", MaxPayload: maxPayload,
 		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 4 << 30, Username: o.Login.User, Password: o.Login.Password, Authorization: o.Login.Token,
