@@ -93,8 +93,9 @@ func measureComponents(s settings) []line {
 	for _, clients := range []int{1, 8, 64} {
 		call := func() float64 {
 			start := router.cpu()
-			get(webAt, fmt.Sprintf("/calls/%d", count/clients), clients, clients)
-			return float64(router.cpu()-start) / float64(count/clients*clients)
+			calls := 10 * count / clients // for each of the requests
+			get(webAt, fmt.Sprintf("/calls/%d", calls), clients, clients)
+			return float64(router.cpu()-start) / float64(calls*clients)
 		}
 		call()
 		lines = append(lines, newLine(fmt.Sprintf("component to component and back: CPU of the router, %d at a time", clients), ns, interleave(s.count, call)[0]).atMost(componentGoal))

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -138,76 +137,4 @@ func TestComponentsAtThreeRouters(t *testing.T) {
 	web.until("/hello/a", "200 3 a Universe")
 	two.until("/hello/b", "200 3 b Universe")
 	one.until("/hello/c", "200 3 c Universe")
-}
-
-// loadResult is what became of requests.
-type loadResult struct{ ok, failed, lost, late, odd atomic.Int64 }
-
-// load makes requests at a broker, n in each of four lines, and calls after the one with that number in the first line.
-func (b *brokerRouter) load(t *testing.T, n int, ttl time.Duration, handled *sync.Map, after map[int]func()) *loadResult {
-	t.Helper()
-	var r loadResult
-	var lines sync.WaitGroup
-	for line := range 4 {
-		lines.Go(func() {
-			for i := range n {
-				name := fmt.Sprintf("%d-%d", line, i)
-				start := time.Now()
-				status, text, err := b.get("/hello/" + name)
-				took := time.Since(start)
-				switch _, there := handled.Load(name); {
-				case err != nil || status != 200 && status != 502 && status != 503:
-					r.odd.Add(1)
-					t.Logf("%s: status %d %q %v", name, status, text, err)
-				case status == 200 && (!there || text != "3 "+name+" Universe"):
-					r.lost.Add(1)
-				case status == 200:
-					r.ok.Add(1)
-				case took > ttl+5*time.Second:
-					r.late.Add(1)
-				default:
-					r.failed.Add(1)
-				}
-				if f := after[i]; f != nil && line == 0 {
-					f()
-				}
-			}
-		})
-	}
-	lines.Wait()
-	t.Logf("%d answered, %d failed in time", r.ok.Load(), r.failed.Load())
-	if r.lost.Load() > 0 || r.late.Load() > 0 || r.odd.Load() > 0 {
-		t.Errorf("%d answered by nobody, %d late, %d with no answer", r.lost.Load(), r.late.Load(), r.odd.Load())
-	}
-	return &r
-}
-
-// Of three routers whose servers of NATS are one, one is killed under load: the others go on.
-func TestComponentsOfAClusterLoseARouter(t *testing.T) {
-	const ttl = 4 * time.Second
-	var at []string
-	for range 3 {
-		at = append(at, freeAddr(t))
-	}
-	var list []*brokerRouter
-	for i := range 3 {
-		nats := fmt.Sprintf("nats: {cluster: %q, routes: [\"nats://%s\", \"nats://%s\", \"nats://%s\"], user: r, passwordEnv: NATS_PASSWORD}\nstate: state", at[i], at[0], at[1], at[2])
-		t.Setenv("NATS_PASSWORD", "s3cret")
-		list = append(list, startBroker(t, fmt.Sprint("r", i), "D4 D3", brokerKeys("4s")+nats))
-	}
-	var handled sync.Map
-	frontend, backend := helloKits("D4", "D3", &handled)
-	for _, b := range list[1:] {
-		connectKit(t, b.grpc, frontend)
-		connectKit(t, b.grpc, backend)
-	}
-	list[0].until("/hello/first", "200 3 first Universe")
-	r := list[0].load(t, 60, ttl, &handled, map[int]func(){20: func() { list[1].kill() }})
-	if r.ok.Load() < 120 {
-		t.Errorf("only %d were answered\n%s", r.ok.Load(), list[0].log)
-	}
-	list[0].until("/hello/last", "200 3 last Universe")
-	list[1].run(t, "r1")
-	connectKit(t, list[1].grpc, frontend)
-	list[1].until("/hello/again", "200 3 again Universe")
 }

@@ -458,6 +458,7 @@ func (o *others) handle(in *inlet, f *Finder, m *nats.Message) {
 		e.TTL -= int64(max(o.b.o.Now().Sub(m.At), 0))
 	}
 	o.b.send(in, f, e, viaNATS, natsSender{o, m})
+	in.flush()
 }
 
 // natsSender takes what became of an event that came by NATS.
