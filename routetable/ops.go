@@ -431,9 +431,13 @@ func (e *edit) dropAll(is func(record) bool) int {
 		}
 		return true
 	})
-	for _, slot := range gone {
-		e.drop(e.s.routeOf(slot))
-	}
+	rows := make([]*Route, len(gone))
+	inParts(len(gone), func(from, to int) {
+		for i := from; i < to; i++ {
+			rows[i] = e.s.lastOf(gone[i])
+		}
+	})
+	e.dropRows(rows)
 	return len(gone)
 }
 

@@ -337,13 +337,13 @@ func (c *Core) handleStore(caller Caller, a args) (answer, error) {
 	return answer{status: StatusOK, body: body}.with("snapshot", h.token()), nil
 }
 
-// maxLintRows bounds what LINT looks at, since it compares rows with each other. Store a larger table and lint the file.
-const maxLintRows = 10_000
+// maxLintRows bounds what LINT looks at: some microseconds a row. Store a larger table and lint the file.
+const maxLintRows = 2_000_000
 
 func (c *Core) handleLint(caller Caller, _ args) (answer, error) {
 	s := c.table.Snapshot()
 	if s.Len() > maxLintRows {
-		return answer{}, refuse(StatusTooLarge, "LINT: the table has %d rows, and rows are compared with each other here up to %d: use routectl store FILE, then routectl lint FILE", s.Len(), maxLintRows)
+		return answer{}, refuse(StatusTooLarge, "LINT: the table has %d rows, and %d are looked at here: use routectl store FILE, then routectl lint FILE", s.Len(), maxLintRows)
 	}
 	list := []any{}
 	for _, w := range s.Lint() {
