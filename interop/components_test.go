@@ -67,7 +67,7 @@ func (b *brokerRouter) run(t *testing.T, name string) {
 	b.nats = ""
 	for b.http = ""; b.http == ""; {
 		line := b.line()
-		for prefix, to := range map[string]*string{"ready nats://": &b.nats, "ready grpc://": &b.grpc, "ready genesis+http://": &b.http} {
+		for prefix, to := range map[string]*string{"ready nats://": &b.nats, "ready grpc://": &b.grpc, "ready grpcs://": &b.grpc, "ready genesis+http://": &b.http} {
 			if at, ok := strings.CutPrefix(line, prefix); ok {
 				*to = at
 			}
