@@ -81,7 +81,6 @@ type Stream struct {
 	prefix     [5]byte
 	left       int // bytes of prefix that are not written, with rest behind them
 	sending    bool
-	noted      bool // in sent
 }
 
 // Values of a field of the metadata; the name in lower case.

@@ -1,12 +1,15 @@
-package nats
+package nats_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,10 +18,22 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/fingerpost/fingerpost/internal/house/certs"
+	"github.com/fingerpost/fingerpost/internal/nats"
 )
 
+// open opens a connection until the test ends.
+func open(t *testing.T, o nats.Options) *nats.Conn {
+	t.Helper()
+	c, err := nats.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
 // connected waits until there is a connection.
-func (c *Conn) connected() bool {
+func connected(c *nats.Conn) bool {
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if c.Connected() {
 			return true
@@ -27,16 +42,31 @@ func (c *Conn) connected() bool {
 	return false
 }
 
-// refused tells whether the server says that the login is none.
-func refused(t *testing.T, o Options) bool {
-	t.Helper()
-	c := open(t, o)
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && !c.Connected(); time.Sleep(5 * time.Millisecond) {
-		if c.nc.LastError() != nil {
-			return true
-		}
+// logged is closed at the first line that says that there is no connection.
+type logged struct {
+	once sync.Once
+	c    chan struct{}
+}
+
+func (l *logged) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("cannot connect")) {
+		l.once.Do(func() { close(l.c) })
 	}
-	return false
+	return len(line), nil
+}
+
+// refused tells whether the server does not take the login.
+func refused(t *testing.T, o nats.Options) bool {
+	t.Helper()
+	l := &logged{c: make(chan struct{})}
+	o.Log = slog.New(slog.NewTextHandler(l, nil))
+	c := open(t, o)
+	select {
+	case <-l.c:
+	case <-time.After(20 * time.Second):
+		return false
+	}
+	return !c.Connected()
 }
 
 // A server in this process asks for what it was told; with authorities, for certificates too.
@@ -49,22 +79,22 @@ func TestLoginAtOurServer(t *testing.T) {
 		}
 		return c
 	}
-	for name, x := range map[string]struct{ server, good, bad Options }{
-		"a user":         {Options{Login: Login{User: "u", Password: "p"}}, Options{Login: Login{User: "u", Password: "p"}}, Options{Login: Login{User: "u", Password: "q"}}},
-		"a token":        {Options{Login: Login{Token: "t"}}, Options{Login: Login{Token: "t"}}, Options{}},
-		"a certificate":  {Options{TLS: pair(ca, true)}, Options{TLS: pair(ca, false)}, Options{TLS: pair(other, false)}},
-		"no certificate": {Options{TLS: pair(ca, true)}, Options{TLS: pair(ca, false)}, Options{TLS: &tls.Config{RootCAs: ca.Pool}}},
-		"a stranger":     {Options{TLS: pair(other, true)}, Options{TLS: &tls.Config{RootCAs: other.Pool, Certificates: []tls.Certificate{ca.Pair(t, "x")}}}, Options{TLS: pair(ca, false)}},
+	for name, x := range map[string]struct{ server, good, bad nats.Options }{
+		"a user":         {nats.Options{Login: nats.Login{User: "u", Password: "p"}}, nats.Options{Login: nats.Login{User: "u", Password: "p"}}, nats.Options{Login: nats.Login{User: "u", Password: "q"}}},
+		"a token":        {nats.Options{Login: nats.Login{Token: "t"}}, nats.Options{Login: nats.Login{Token: "t"}}, nats.Options{}},
+		"a certificate":  {nats.Options{TLS: pair(ca, true)}, nats.Options{TLS: pair(ca, false)}, nats.Options{TLS: pair(other, false)}},
+		"no certificate": {nats.Options{TLS: pair(ca, true)}, nats.Options{TLS: pair(ca, false)}, nats.Options{TLS: &tls.Config{RootCAs: ca.Pool}}},
+		"a stranger":     {nats.Options{TLS: pair(other, true)}, nats.Options{TLS: &tls.Config{RootCAs: other.Pool, Certificates: []tls.Certificate{ca.Pair(t, "x")}}}, nats.Options{TLS: pair(ca, false)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x.server.URL, x.server.Name = "embedded://127.0.0.1:0", "server"
 			s := open(t, x.server)
-			if !s.connected() {
+			if !connected(s) {
 				t.Error("the server's own connection is refused")
 			}
 			// The first URL is one of nobody.
 			x.good.URL, x.bad.URL = "nats://127.0.0.1:1,"+s.URL(), s.URL()
-			if !open(t, x.good).connected() {
+			if !connected(open(t, x.good)) {
 				t.Error("refused")
 			}
 			if !refused(t, x.bad) {
@@ -116,13 +146,13 @@ func TestNKey(t *testing.T) {
 	for name, s := range map[string][]byte{"good": seed, "bad": stranger, "none": []byte("x")} {
 		os.WriteFile(filepath.Join(dir, name), s, 0o600)
 	}
-	if !open(t, Options{URL: url, Login: Login{NKey: filepath.Join(dir, "good")}}).connected() {
+	if !connected(open(t, nats.Options{URL: url, Login: nats.Login{NKey: filepath.Join(dir, "good")}})) {
 		t.Error("refused")
 	}
-	if !refused(t, Options{URL: url, Login: Login{NKey: filepath.Join(dir, "bad")}}) {
+	if !refused(t, nats.Options{URL: url, Login: nats.Login{NKey: filepath.Join(dir, "bad")}}) {
 		t.Error("a stranger was taken")
 	}
-	if _, err := Open(Options{URL: url, Login: Login{NKey: filepath.Join(dir, "none")}}); err == nil {
+	if _, err := nats.Open(nats.Options{URL: url, Login: nats.Login{NKey: filepath.Join(dir, "none")}}); err == nil {
 		t.Error("a seed that is none was taken")
 	}
 }
@@ -154,10 +184,10 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	os.WriteFile(file, text, 0o600)
-	if !open(t, Options{URL: url, Login: Login{Credentials: file}}).connected() {
+	if !connected(open(t, nats.Options{URL: url, Login: nats.Login{Credentials: file}})) {
 		t.Error("refused")
 	}
-	if !refused(t, Options{URL: url}) {
+	if !refused(t, nats.Options{URL: url}) {
 		t.Error("taken without")
 	}
 }
@@ -170,12 +200,12 @@ func TestServerThatComesLater(t *testing.T) {
 	}
 	at := ln.Addr().String()
 	ln.Close()
-	c := open(t, Options{URL: "nats://" + at})
+	c := open(t, nats.Options{URL: "nats://" + at})
 	if c.Connected() {
 		t.Error("connected to nothing")
 	}
-	open(t, Options{URL: "embedded://" + at})
-	if !c.connected() {
+	open(t, nats.Options{URL: "embedded://" + at})
+	if !connected(c) {
 		t.Error("not connected")
 	}
 }
@@ -193,19 +223,19 @@ func TestCluster(t *testing.T) {
 		routes = append(routes, "nats://"+ln.Addr().String())
 		ln.Close()
 	}
-	var all []*Conn
+	var all []*nats.Conn
 	for i := range 3 {
-		all = append(all, open(t, Options{
-			Name: fmt.Sprint("s", i), Dir: t.TempDir(), Login: Login{User: "u", Password: "p"}, Cluster: Cluster{Listen: at[i], Routes: routes},
+		all = append(all, open(t, nats.Options{
+			Name: fmt.Sprint("s", i), Dir: t.TempDir(), Login: nats.Login{User: "u", Password: "p"}, Cluster: nats.Cluster{Listen: at[i], Routes: routes},
 			TLS: &tls.Config{RootCAs: ca.Pool, ClientCAs: ca.Pool, ClientAuth: tls.RequireAndVerifyClientCert, Certificates: []tls.Certificate{ca.Pair(t, "s")}},
 		}))
 	}
-	bucket := func(c *Conn, do func(ctx context.Context, b *Bucket) error) {
+	bucket := func(c *nats.Conn, do func(ctx context.Context, b *nats.Bucket) error) {
 		t.Helper()
 		var err error
 		for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			var b *Bucket
+			var b *nats.Bucket
 			if b, err = c.Bucket(ctx, "B", time.Hour); err == nil {
 				err = do(ctx, b)
 			}
@@ -216,9 +246,9 @@ func TestCluster(t *testing.T) {
 		}
 		t.Fatal(err)
 	}
-	bucket(all[0], func(ctx context.Context, b *Bucket) error { return b.Put(ctx, "k", []byte("v")) })
+	bucket(all[0], func(ctx context.Context, b *nats.Bucket) error { return b.Put(ctx, "k", []byte("v")) })
 	all[0].Close()
-	bucket(all[2], func(ctx context.Context, b *Bucket) error {
+	bucket(all[2], func(ctx context.Context, b *nats.Bucket) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		got := ""
