@@ -80,10 +80,14 @@ parts:
 	@$(PYTHON) -c 'import proton, cbor2, websockets, cryptography'
 	@node --version >/dev/null
 
-# What "make interop" needs beside that: RabbitMQ. It is installed and not started; the test starts one of its own.
+# What "make interop" needs beside that: RabbitMQ and NATS. They are installed and not started; the tests start their own.
 broker:
-	@if [ ! -x /usr/lib/rabbitmq/bin/rabbitmq-server ]; then \
+	@need=(); \
+	test -x /usr/lib/rabbitmq/bin/rabbitmq-server || need+=(rabbitmq-server); \
+	command -v nats-server >/dev/null || need+=(nats-server); \
+	if [ $${#need[@]} -gt 0 ]; then \
 		apt-get update -qq; \
-		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends rabbitmq-server; \
+		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "$${need[@]}"; \
 	fi
 	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server
+	@command -v nats-server >/dev/null
