@@ -20,6 +20,7 @@ func (n *Node) Handle(scheme string, s Scheme) { n.schemes[scheme] = s }
 type InletOptions struct {
 	Account *admin.Account // what may be sent to; nil is all plain names, and no scheme
 	Source  any            // given back by Message.Source: an outlet knows by it where a message came from
+	Own     string         // the scheme of the adapter's own hops: what it sends reaches them by their outlets, though they are neighbours
 	Inside  string         // the scheme whose outlet the adapter is: for this inlet its names are looked up in the table
 	Window  int            // messages without an outcome that the adapter lets its connection have; 0 is Options.LinkCredit
 }
@@ -43,7 +44,7 @@ func (n *Node) NewInlet(o InletOptions) *Inlet {
 		o.Window = n.options.LinkCredit
 	}
 	c := &conn{n: n, account: o.Account}
-	l := &inlink{c: c, inlet: true, source: o.Source, inside: o.Inside}
+	l := &inlink{c: c, inlet: true, source: o.Source, inside: o.Inside, own: o.Own}
 	l.window.Store(int32(o.Window))
 	return &Inlet{c, l}
 }
