@@ -113,7 +113,8 @@ type Mesh struct {
 	busy      map[*twin]struct{} // that the clock has to look at
 	listeners []*listener
 	tenants   map[string]string
-	peers     map[string]bool // names of routers that we connect to
+	peers     map[string]bool                  // names of routers that we connect to
+	doors     map[doorKey]*forwarder.Neighbour // that are to connect for AMQP
 	stopping  bool
 
 	seenMu sync.Mutex // guards what follows
@@ -132,7 +133,7 @@ type counters struct {
 func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m := &Mesh{
 		o: o.withDefaults(node), node: node, core: core, table: core.Table(), eid: cmp.Or(o.EID, newEID()), mark: newEID(), started: time.Now(),
-		twins: map[string]*twin{}, links: map[*link]struct{}{}, busy: map[*twin]struct{}{}, peers: map[string]bool{},
+		twins: map[string]*twin{}, links: map[*link]struct{}{}, busy: map[*twin]struct{}{}, peers: map[string]bool{}, doors: map[doorKey]*forwarder.Neighbour{},
 	}
 	schemes, err := admin.NewGrants([]string{"topic:*", "rpc:*", "node:*"})
 	if err != nil {

@@ -17,10 +17,11 @@ type twin struct {
 	tenant string
 	named  bool
 
-	open        atomic.Bool   // it has a connection
-	relays      atomic.Bool   // it is a router, which passes on what others say
-	kin         atomic.Uint64 // its mark, where it is one of our kind
-	outstanding atomic.Int64  // requests that it has not answered
+	open        atomic.Bool                         // it has a connection
+	relays      atomic.Bool                         // it is a router, which passes on what others say
+	kin         atomic.Uint64                       // its mark, where it is one of our kind
+	outstanding atomic.Int64                        // requests that it has not answered
+	neighbour   atomic.Pointer[forwarder.Neighbour] // by which AMQP goes there; nil: it is no router of our kind, or takes none
 
 	mu       sync.Mutex // guards what follows; the lock of link's transport may be taken under it
 	link     *link      // nil: it is away
