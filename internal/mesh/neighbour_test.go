@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -13,7 +14,7 @@ import (
 // receiver attaches a receiver of AMQP to a topic.
 func receiver(t testing.TB, s *amqp.Session, address string) *amqp.Receiver {
 	t.Helper()
-	r, err := s.NewReceiver(within(t), address, &amqp.ReceiverOptions{SettlementMode: amqp.ReceiverSettleModeFirst.Ptr()})
+	r, err := s.NewReceiver(within(t), address, &amqp.ReceiverOptions{Credit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,4 +183,112 @@ func TestAMQPOnEveryGraph(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request over AMQP is answered across routers, whoever connected to whom.
+func TestRepliesAcrossRouters(t *testing.T) {
+	routers := lineOf(t, 3, "ws")
+	for _, way := range [][2]int{{0, 2}, {2, 0}} {
+		from, to := routers[way[0]], routers[way[1]]
+		topic := fmt.Sprintf("topic:ask%d", way[0])
+		server, client := to.session(), from.session()
+		requests := receiver(t, server, topic)
+		from.knows(topic, 1)
+		answers, err := client.NewReceiver(within(t), "", &amqp.ReceiverOptions{DynamicAddress: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := answers.Address()
+		told := sent(t, sender(t, client, topic), &amqp.Message{Data: [][]byte{{1}}, Properties: &amqp.MessageProperties{ReplyTo: &address}})
+		m := next(t, requests)
+		requests.AcceptMessage(within(t), m)
+		if err := <-told; err != nil {
+			t.Fatal(err)
+		}
+		told = sent(t, sender(t, server, *m.Properties.ReplyTo), amqp.NewMessage([]byte{2}))
+		if m = next(t, answers); m.GetData()[0] != 2 {
+			t.Errorf("got %x", m.GetData())
+		}
+		answers.AcceptMessage(within(t), m)
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A router looks at its own grants, whatever the one before let pass: what a neighbour may not send is rejected, over AMQP too.
+func TestNeighboursAreHeldToGrants(t *testing.T) {
+	routers := lineOf(t, 3, "ws")
+	boss := routers[1].component("boss")
+	rcv := receiver(t, routers[2].session(), "topic:secret")
+	routers[0].knows("topic:secret", 1)
+	snd := sender(t, routers[0].session(), "topic:secret")
+	told := sent(t, snd, amqp.NewMessage([]byte{1}))
+	rcv.AcceptMessage(within(t), next(t, rcv))
+	if err := <-told; err != nil {
+		t.Fatal(err)
+	}
+	refused := func() {
+		t.Helper()
+		var refused *amqp.Error
+		if err := <-sent(t, snd, amqp.NewMessage([]byte{2})); !errors.As(err, &refused) || refused.Condition != amqp.ErrCondUnauthorizedAccess {
+			t.Errorf("the sender is told %v", err)
+		}
+	}
+	boss.admin("secret", "private_topic")
+	refused()
+	boss.admin("secret", "authorize", "cid", `"somebody"`)
+	refused()
+	boss.admin("secret", "authorize", "cid", `"r1"`) // of the link to r0
+	told = sent(t, snd, amqp.NewMessage([]byte{3}))
+	if m := next(t, rcv); m.GetData()[0] != 3 {
+		t.Errorf("got %x", m.GetData())
+	} else {
+		rcv.AcceptMessage(within(t), m)
+	}
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+}
+
+// When a link is cut, what was with the neighbour is in doubt, and its sender told so; when it is back, messages go there again.
+func TestALinkThatIsCutWithMessagesOnIt(t *testing.T) {
+	routers := lineOf(t, 2, "ws")
+	rcv := receiver(t, routers[1].session(), "topic:t")
+	routers[0].knows("topic:t", 1)
+	snd := sender(t, routers[0].session(), "topic:t")
+	told := sent(t, snd, amqp.NewMessage([]byte{1}))
+	m := next(t, rcv)
+	for _, c := range routers[0].node.Connections() {
+		if c.NodeID == routers[1].node.ID() {
+			routers[0].node.CloseConnection(fmt.Sprint(c.ID))
+		}
+	}
+	again := next(t, rcv) // by the connection that is opened anew
+	rcv.AcceptMessage(within(t), m)
+	rcv.AcceptMessage(within(t), again)
+	if err := <-told; err != nil || again.Header.DeliveryCount != 1 {
+		t.Errorf("%v, delivery-count %d", err, again.Header.DeliveryCount)
+	}
+
+	receipt, err := snd.SendWithReceipt(within(t), amqp.NewMessage([]byte{2}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next(t, rcv)
+	routers[1].stopNow()
+	state, err := receipt.Wait(within(t))
+	if _, ok := state.(*amqp.StateModified); !ok || err != nil {
+		t.Errorf("got %T, %v, and nobody has accepted it", state, err)
+	}
+}
+
+// stopNow stops a router that waits for nobody.
+func (r *router) stopNow() {
+	r.once.Do(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.m.Stop(ctx)
+		r.node.Stop(ctx)
+	})
 }
