@@ -1,10 +1,13 @@
 package mesh
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -180,12 +183,39 @@ func (l *link) request(scheme string, name []byte, f *Frame) error {
 	if f.Target != nil {
 		e.subject = f.Name
 	}
+	if l.m.isForeign(scheme + string(name)) {
+		return l.requestOfOthers(scheme, name, f, e)
+	}
 	b := appendEnvelope(nil, scheme, name, e)
 	l.source.taken = false
 	err := l.in.Send(b, nil)
 	l.in.Flush()
 	if err == nil && !l.source.taken {
 		l.refuse(f.ID, StatusMethodAway, string(f.Name)+": method unavailable")
+	}
+	return err
+}
+
+// requestOfOthers is request where the rows lead to others than peers: they are given an address for the answer. Where nobody takes the message, the asker is
+// told when that is known.
+func (l *link) requestOfOthers(scheme string, name []byte, f *Frame, e *envelope) error {
+	q := &question{from: l.twin.Load(), id: f.ID, topic: string(f.Name), data: append([]byte(nil), f.Data...)}
+	id, ok := l.m.await(q)
+	if !ok {
+		l.refuse(f.ID, StatusMethodAway, q.topic+": too many requests wait")
+		return nil
+	}
+	e.replyTo, e.correlation = l.m.answerPrefix()+hex.EncodeToString(id.Bytes()), id.Bytes()
+	l.source.taken = false
+	m, asker := l.m, q.from
+	err := l.in.Send(appendEnvelope(nil, scheme, name, e), func(o forwarder.Outcome) {
+		if o.Kind != wire.Accepted && m.own.answered(id) != nil {
+			asker.send(nil, &Frame{Type: Response, ID: q.id, Status: StatusMethodAway, Data: appendText(nil, q.topic+": method unavailable")})
+		}
+	})
+	l.in.Flush()
+	if l.source.taken { // a peer had it after all
+		m.own.answered(id)
 	}
 	return err
 }
@@ -312,6 +342,9 @@ func (l *link) handleResponse(f *Frame) {
 	}
 	if q.answers != nil {
 		q.answers(f)
+		if f.Status == StatusOK {
+			l.copyRequest(q)
+		}
 		return
 	}
 	answer := *f

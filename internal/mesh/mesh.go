@@ -117,6 +117,12 @@ type Mesh struct {
 	doors     map[doorKey]*forwarder.Neighbour // that are to connect for AMQP
 	stopping  bool
 
+	own      *twin            // this router, as who answers for others than peers
+	ownRow   sync.Once        // its row is there
+	copiesMu sync.Mutex       // guards what follows
+	copies   *forwarder.Inlet // of requests that others than peers have answered
+	copyOf   source           // of copies
+
 	seenMu sync.Mutex // guards what follows
 	seen   recent     // commands that were flooded
 
@@ -148,6 +154,8 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m.setPeople()
 	m.kin = newKin(m)
 	m.kin.clean()
+	m.own = newTwin(m, ownName)
+	m.copies = node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &m.copyOf, Own: "peer"})
 	m.names.wake = m.kin.wake
 	m.unwatch = m.names.watch(m.table)
 	node.Handle("peer", m)

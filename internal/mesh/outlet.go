@@ -36,6 +36,9 @@ const maxLanes = 1 << 12
 
 // Outlet gives the outlet of a hop as a row leads there.
 func (m *Mesh) Outlet(hop *routetable.Hop, row *routetable.Route, name string) forwarder.Outlet {
+	if hop.Name == ownName {
+		return m.answersTo(name)
+	}
 	t := m.known(hop.Name)
 	if t == nil {
 		return nil
@@ -264,9 +267,21 @@ func (m *Mesh) isAdmin(name string) bool { return (*m.admins.Load())[name] }
 func (l *lane) ask(batch []*forwarder.Copy) (int, error) {
 	for i, c := range batch {
 		s, ok := c.Message.Source().(*source)
+		if !ok {
+			taken, bad := l.askFor(c)
+			switch {
+			case bad != "":
+				defer c.Settle(forwarder.Rejected(wire.CondNotAllowed, bad))
+			case !taken:
+				return i, forwarder.ErrGone
+			default:
+				defer c.Settle(accepted)
+			}
+			continue
+		}
 		var e envelope
-		if !ok || e.open(c.Message.Payload) != nil {
-			defer c.Settle(forwarder.Rejected(wire.CondNotImplemented, "requests come from peers of Rembus"))
+		if e.open(c.Message.Payload) != nil {
+			defer c.Settle(forwarder.Rejected(wire.CondDecodeError, "the message cannot be read"))
 			continue
 		}
 		if s.twin == l.t && l.kind == laneCall || !s.twin.meets(l.t) || !l.request(s, &e) {

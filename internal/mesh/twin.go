@@ -49,7 +49,7 @@ type question struct {
 	topic   string
 	data    []byte // the arguments
 	until   time.Time
-	answers func(f *Frame) // nil: it goes to from
+	answers func(f *Frame) // takes the answer, or that there is none in time; nil: it goes to from
 }
 
 // send has a frame written behind what was sent before. by is the connection whose reader says so: it flushes when it has no more; nil flushes at once.
@@ -171,6 +171,7 @@ func (m *Mesh) retries() retryPolicy { return retryPolicy{m.o.AckTimeout, m.o.Se
 func (t *twin) tick(now time.Time) (waits bool) {
 	t.mu.Lock()
 	var lost *parcel
+	var late []*question
 	if t.link != nil {
 		var again *parcel
 		if again, lost = t.out.due(now, t.m.retries()); again != nil {
@@ -185,6 +186,9 @@ func (t *twin) tick(now time.Time) (waits bool) {
 		if now.After(q.until) {
 			delete(t.asked, id)
 			t.outstanding.Add(-1)
+			if q.answers != nil {
+				late = append(late, q)
+			}
 		}
 	}
 	waits = t.waitsLocked()
@@ -193,6 +197,9 @@ func (t *twin) tick(now time.Time) (waits bool) {
 		t.m.count.gaveUp.Add(1)
 	}
 	t.flush(nil)
+	for _, q := range late {
+		q.answers(&Frame{Type: Response, Status: StatusTimeout, Data: appendText(nil, q.topic+": no answer in time")})
+	}
 	if lost != nil && lost.copy != nil {
 		lost.copy.Settle(doubtful)
 	}
@@ -214,7 +221,6 @@ func (t *twin) waitsLocked() bool { return len(t.asked) > 0 || t.out.tries > 0 }
 // ask sends a request, and keeps who is to have the answer. An id that is out already is another's: then it goes by one of ours. ok is false where the
 // twin is away.
 func (t *twin) ask(by *link, f *Frame, q *question) (ok bool) {
-	q.until = time.Now().Add(t.m.o.RequestTimeout)
 	t.mu.Lock()
 	if t.link == nil {
 		t.mu.Unlock()
@@ -224,18 +230,24 @@ func (t *twin) ask(by *link, f *Frame, q *question) (ok bool) {
 	if _, taken := t.asked[id]; taken || id.n == 0 {
 		id = newID()
 	}
-	if t.asked == nil {
-		t.asked = map[ID]*question{}
-	}
 	t.alarmed = t.alarmed || len(t.asked) == 0
-	t.asked[id] = q
-	t.outstanding.Add(1)
+	t.keep(id, q)
 	sent := *f
 	sent.ID = id
 	t.sendLocked(&sent)
 	t.mu.Unlock()
 	t.flush(by)
 	return true
+}
+
+// keep notes a question under the id of its answer. Called under the lock.
+func (t *twin) keep(id ID, q *question) {
+	if t.asked == nil {
+		t.asked = map[ID]*question{}
+	}
+	q.until = time.Now().Add(t.m.o.RequestTimeout)
+	t.asked[id] = q
+	t.outstanding.Add(1)
 }
 
 // answered takes the question that an answer is for, nil where nobody has asked.
