@@ -140,7 +140,7 @@ func (l *link) handleNews(_ *Frame, c *command) (Status, []byte) {
 
 func (l *link) handleSetup(_ *Frame, c *command) (Status, []byte) {
 	t := l.twin.Load()
-	if c.Kin != 0 && t.named && t.relays.Load() {
+	if c.Kin != 0 && !l.m.o.Server && t.named && t.relays.Load() {
 		t.setReactive(true)
 		answer := appendWide(appendText([]byte{majorMap<<5 | 1}, newsCommand), l.m.mark)
 		if l.m.lets(t, c.Door) {

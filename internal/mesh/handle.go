@@ -258,7 +258,7 @@ func (m *Mesh) builtin(topic string) (answer []byte, ok bool) {
 func (m *Mesh) implementor(t *twin, topic string) (Status, string) {
 	var room [4]routetable.Group
 	groups := m.table.Snapshot().LookupInto(room[:0], "rpc:"+topic, nil)
-	if len(groups) == 0 {
+	if len(groups) == 0 || m.o.Server && !m.isForeign("rpc:"+topic) {
 		return StatusNoMethod, topic + ": method unknown"
 	}
 	own := false
@@ -274,7 +274,7 @@ func (m *Mesh) implementor(t *twin, topic string) (Status, string) {
 			switch other := m.twinOf(hop.Name); {
 			case other == t:
 				own = true
-			case other != nil && other.open.Load() && other.meets(t):
+			case other != nil && other.open.Load() && t.reaches(other):
 				return StatusOK, ""
 			}
 		}
@@ -288,9 +288,12 @@ func (m *Mesh) implementor(t *twin, topic string) (Status, string) {
 // meets tells whether two twins are of one tenant. A link to a router is of the tenant of its name.
 func (t *twin) meets(o *twin) bool { return t.tenant == o.tenant }
 
+// reaches tells whether what a twin says may go to another. A server relays nothing (relay_rule).
+func (t *twin) reaches(o *twin) bool { return !t.m.o.Server && t.meets(o) }
+
 // targetState tells whether a request that names a component can go there (manage_target).
 func (m *Mesh) targetState(t *twin, target, topic string) Status {
-	if badName(target) != "" {
+	if badName(target) != "" || m.o.Server && !m.isForeign("node:"+target) {
 		return StatusNoTarget
 	}
 	var room [2]routetable.Group

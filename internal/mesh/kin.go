@@ -257,7 +257,7 @@ func (k *kin) row(p place, origin uint64, t thing) (r routetable.Route, ok bool)
 	return r, ok
 }
 
-// announce tells routers of another kind of a topic or method that came or went here by news.
+// announce tells routers of another kind of a topic or method that came or went here otherwise than by a command that they are sent too.
 func (m *Mesh) announce(pattern string, alive bool) {
 	t, ok := thingOf(pattern)
 	if !ok {

@@ -27,6 +27,7 @@ type Options struct {
 	Policy        string            // how one of several exposers is chosen: first_up (empty), round_robin, less_busy
 	Admins        []string          // names that may give privileged commands; nil: boss
 	Tenants       map[string]string // pins by tenant ("." for names without one): with it a name may be registered
+	Server        bool              // it relays nothing between peers: they reach what is here by other wires, and that reaches them (relay_rule)
 	Authenticated bool              // nobody is taken who has not proven a name
 	Overwrite     bool              // a second connection of a name ends the first; else it is refused
 	AllowShutdown bool              // shutdown ends the process; else the listeners of the mesh alone
@@ -156,7 +157,7 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m.kin.clean()
 	m.own = newTwin(m, ownName)
 	m.copies = node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &m.copyOf, Own: "peer"})
-	m.names.wake = m.kin.wake
+	m.names.wake, m.names.here = m.kin.wake, m.o.Server
 	m.unwatch = m.names.watch(m.table)
 	node.Handle("peer", m)
 	m.running.Go(m.clock)

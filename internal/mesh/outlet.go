@@ -156,7 +156,7 @@ func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forward
 		o := forwarder.Rejected(wire.CondNotAllowed, err)
 		return false, &o
 	}
-	if !t.reactive || from == t || from != nil && !from.meets(t) {
+	if !t.reactive || from == t || from != nil && !from.reaches(t) {
 		return false, nil
 	}
 	if t.m.private.Load() && !t.m.mayHear(t, l.name) {
@@ -284,7 +284,7 @@ func (l *lane) ask(batch []*forwarder.Copy) (int, error) {
 			defer c.Settle(forwarder.Rejected(wire.CondDecodeError, "the message cannot be read"))
 			continue
 		}
-		if s.twin == l.t && l.kind == laneCall || !s.twin.meets(l.t) || !l.request(s, &e) {
+		if s.twin == l.t && l.kind == laneCall || !s.twin.reaches(l.t) || !l.request(s, &e) {
 			return i, forwarder.ErrGone
 		}
 		s.taken = true

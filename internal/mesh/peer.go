@@ -304,9 +304,13 @@ func (p *peer) prove(challenge []byte) ([]byte, error) {
 // setupOf is the command setup: all that others than the peer have here, and the key by which we come for AMQP.
 func (m *Mesh) setupOf(t *twin, door doorKey) []byte {
 	exposed, subscribed := m.topicsFor(t)
-	b := appendText(appendText([]byte{majorMap<<5 | 5}, "cmd"), "setup")
+	b := appendText(appendText([]byte{majorMap<<5 | 3}, "cmd"), "setup")
 	b = appendTexts(appendText(b, "exposers"), exposed)
 	b = appendTexts(appendText(b, "subscribers"), subscribed)
+	if m.o.Server { // no router that others could reach anything by
+		return b
+	}
+	b[0] += 2
 	b = appendBytes(appendText(b, "amqp"), door[:])
 	return appendWide(appendText(b, newsCommand), m.mark)
 }

@@ -142,10 +142,7 @@ func TestRembusAsksAMQP(t *testing.T) {
 			if err := answers.Send(within(t), c.answer, nil); err != nil {
 				t.Error(err)
 			}
-			f := caller.next()
-			for f.Type != Response {
-				f = caller.next()
-			}
+			f := caller.response()
 			if f.ID != id || f.Status != c.status || fmt.Sprintf("%x", f.Data) != c.want {
 				t.Errorf("got %+v", f)
 			}
