@@ -216,39 +216,82 @@ func TestRepliesAcrossRouters(t *testing.T) {
 	}
 }
 
-// A router looks at its own grants, whatever the one before let pass: what a neighbour may not send is rejected, over AMQP too.
-func TestNeighboursAreHeldToGrants(t *testing.T) {
+// A router looks at its own grants, whatever those before let pass, and trusts nothing that they say: what a neighbour may not send is rejected, over AMQP too,
+// and nothing private goes to one that may not hear it.
+func TestGrantsAtEveryHop(t *testing.T) {
 	routers := lineOf(t, 3, "ws")
 	boss := routers[1].component("boss")
 	rcv := receiver(t, routers[2].session(), "topic:secret")
-	routers[0].knows("topic:secret", 1)
+	first, last := routers[0].component("first", "secret"), routers[2].component("last")
+	routers[0].knows("topic:secret", 2)
+	routers[2].knows("topic:secret", 2)
 	snd := sender(t, routers[0].session(), "topic:secret")
-	told := sent(t, snd, amqp.NewMessage([]byte{1}))
-	rcv.AcceptMessage(within(t), next(t, rcv))
-	if err := <-told; err != nil {
-		t.Fatal(err)
-	}
-	refused := func() {
+	back := sender(t, routers[1].session(), "topic:secret")
+	passes := func(snd *amqp.Sender, b byte) {
 		t.Helper()
-		var refused *amqp.Error
-		if err := <-sent(t, snd, amqp.NewMessage([]byte{2})); !errors.As(err, &refused) || refused.Condition != amqp.ErrCondUnauthorizedAccess {
-			t.Errorf("the sender is told %v", err)
+		told := sent(t, snd, amqp.NewMessage([]byte{b}))
+		m := next(t, rcv)
+		if m.GetData()[0] != b {
+			t.Errorf("got %x, not %x", m.GetData(), b)
+		}
+		rcv.AcceptMessage(within(t), m)
+		f := first.publish()
+		first.send(&Frame{Type: Ack, ID: f.ID})
+		if !bytes.Equal(f.Data, []byte{0x81, 0x41, b}) {
+			t.Errorf("got %x, not %x", f.Data, b)
+		}
+		if err := <-told; err != nil {
+			t.Error(err)
 		}
 	}
+	passes(snd, 1)
+	passes(back, 2)
+
 	boss.admin("secret", "private_topic")
-	refused()
-	boss.admin("secret", "authorize", "cid", `"somebody"`)
-	refused()
-	boss.admin("secret", "authorize", "cid", `"r1"`) // of the link to r0
-	told = sent(t, snd, amqp.NewMessage([]byte{3}))
-	if m := next(t, rcv); m.GetData()[0] != 3 {
+	routers[1].knows("topic:secret", 0) // nobody may hear it
+	var refused *amqp.Error
+	boss.admin("secret", "authorize", "cid", `"r2"`) // of the link to the last router
+	routers[1].knows("topic:secret", 1)
+	told := sent(t, snd, amqp.NewMessage([]byte{4}))
+	f := first.publish()
+	first.send(&Frame{Type: Ack, ID: f.ID})
+	if err := <-told; !errors.As(err, &refused) || refused.Condition != amqp.ErrCondUnauthorizedAccess {
+		t.Errorf("what a neighbour may not send: %v", err)
+	}
+	// Frames of Rembus are dropped without a word, commands refused, methods of those who may not have them are none.
+	first.send(&Frame{Type: Publish, Name: []byte("secret"), Data: []byte{0x81, 5}})
+	first.admin("secret", "expose")
+	routers[1].until("it is known", func() bool {
+		routers[1].m.kin.mu.Lock()
+		defer routers[1].m.kin.mu.Unlock()
+		for _, things := range routers[1].m.kin.atlas.origins {
+			if things[thing{thingMethod, "secret"}].alive {
+				return true
+			}
+		}
+		return false
+	})
+	if f := boss.ask(&Frame{Type: Request, Name: []byte("secret"), Data: []byte{0x80}}); f.Status != StatusError {
+		t.Errorf("status %d", f.Status)
+	}
+	for r := range routers[1].table.Snapshot().Routes() {
+		if r.Pattern == "rpc:secret" {
+			t.Errorf("there is %s → %s", r.Pattern, r.Address)
+		}
+	}
+	last.send(&Frame{Type: Publish, Name: []byte("secret"), Data: []byte{0x81, 6}}) // comes to the receiver beside it, and to the router in between, which does not pass it on
+	m := next(t, rcv)
+	rcv.AcceptMessage(within(t), m)
+	if !bytes.Equal(m.GetData(), []byte{0x81, 6}) {
 		t.Errorf("got %x", m.GetData())
-	} else {
-		rcv.AcceptMessage(within(t), m)
 	}
-	if err := <-told; err != nil {
-		t.Error(err)
-	}
+	last.barrier()
+
+	boss.admin("secret", "authorize", "cid", `"r1"`) // of the link to the first router
+	routers[1].knows("topic:secret", 2)
+	passes(snd, 7)
+	passes(back, 8)
+	first.quiet()
 }
 
 // When a link is cut, what was with the neighbour is in doubt, and its sender told so; when it is back, messages go there again.
