@@ -1,5 +1,7 @@
 package mesh
 
+import "strings"
+
 // adminCommand is one command of Rembus (rembus.md, 4).
 type adminCommand struct {
 	boss bool // it is for admins alone
@@ -82,6 +84,9 @@ func (l *link) propagated(f *Frame, c *command, change func(t *twin, topic strin
 	}
 	if !l.m.markAndBroadcast(l, t, f, c) {
 		return StatusOK, nil
+	}
+	if l.dialled != nil {
+		l.dialled.told(strings.TrimPrefix(*c.Cmd, "un"), topic)
 	}
 	return done(change(t, topic), refusal)
 }

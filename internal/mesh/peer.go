@@ -45,6 +45,29 @@ type peer struct {
 	door    doorKey
 	waiting map[ID]func(l *link, f *Frame)
 	exports []byte
+	later   map[string]map[string]bool // by subscribe and expose: what commands told of since the exports, until the setup is answered
+}
+
+// told notes that a command has told of a topic.
+func (p *peer) told(kind, topic string) {
+	if p.exports == nil {
+		return
+	}
+	if p.later[kind] == nil {
+		p.later[kind] = map[string]bool{}
+	}
+	p.later[kind][topic] = true
+}
+
+// still leaves out of what was exported what commands have told of since, and adds of that what is there.
+func (p *peer) still(kind string, exported []string, is func(topic string) bool) []string {
+	exported = slices.DeleteFunc(exported, func(topic string) bool { return p.later[kind][topic] })
+	for topic := range p.later[kind] {
+		if is(topic) {
+			exported = append(exported, topic)
+		}
+	}
+	return exported
 }
 
 const peerPort = "8338"
@@ -255,7 +278,7 @@ func (p *peer) answer(l *link, f *Frame) bool {
 func (p *peer) identified(l *link, f *Frame) {
 	switch f.Status {
 	case StatusOK:
-		p.exports, p.door = append([]byte(nil), f.Data...), newDoorKey()
+		p.exports, p.later, p.door = append([]byte{}, f.Data...), map[string]map[string]bool{}, newDoorKey()
 		p.ask(l, &Frame{Type: Admin, Name: []byte("__config__"), Data: p.m.setupOf(l.twin.Load(), p.door)}, p.setUp)
 	case StatusChallenge:
 		challenge, _, err := readBytes(f.Data)
@@ -336,6 +359,12 @@ func (p *peer) setUp(l *link, f *Frame) {
 	if err != nil {
 		p.m.o.Log.Warn("a router's topics cannot be read", "url", p.o.URL, "error", err)
 	}
+	exposed = p.still("expose", exposed, func(topic string) bool {
+		r, ok := p.m.implementation(t.name, topic)
+		return ok && p.m.has(r)
+	})
+	subscribed = p.still("subscribe", subscribed, func(topic string) bool { return p.m.has(interest(t.name, topic, 0)) })
+	p.exports, p.later = nil, nil
 	p.m.setup(t, exposed, subscribed)
 	p.ask(l, adminOf("reactive"), func(*link, *Frame) {})
 }

@@ -117,6 +117,10 @@ func (m *Mesh) unexpose(t *twin, topic string) bool {
 	return ok && m.retract(t, r)
 }
 
+func (m *Mesh) has(r routetable.Route) bool {
+	return m.table.Snapshot().Find(r.Pattern, r.Address, r.Origin) != nil
+}
+
 func (m *Mesh) retract(t *twin, r routetable.Route) bool {
 	ch, ok := m.do(t.name, admin.Unsubscribe{Origin: r.Origin, Pattern: r.Pattern, Address: r.Address})
 	return ok && len(ch.Removed) > 0

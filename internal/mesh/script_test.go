@@ -84,7 +84,7 @@ func (r *router) forgets(n int) {
 // until waits for what another goroutine does.
 func (r *router) until(what string, is func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("it does not come that %s", what)
 		}
