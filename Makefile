@@ -16,7 +16,7 @@ export PYTHON
 # go test, with the summary line "N passed, M failed" at the end.
 SUMMED = go build -o bin/testsum ./internal/house/testsum && bin/testsum -- go test -json -race -vet=off -count=1
 
-.PHONY: build test interop soak bench bench-table bench-router bench-relay fuzz lint parts broker
+.PHONY: build test interop soak bench bench-table bench-router bench-relay bench-mesh fuzz lint parts broker
 
 build: ## bin/router and bin/routectl
 	go build -o bin/ ./cmd/router ./cmd/routectl
@@ -41,6 +41,10 @@ bench-router: build ## a router against its goals: CPU, latency, memory (about t
 
 bench-relay: build ## the relay against its goals: CPU and memory of a router (about two minutes)
 	@go build -o bin/ ./internal/house/relaybench && bin/relaybench $(BENCHFLAGS)
+
+bench-mesh: build ## the mesh of Rembus against its goals: CPU, latency, how soon routers know (about two minutes), and the frames of a flood
+	@go build -o bin/ ./internal/house/relaybench && bin/relaybench -mesh $(BENCHFLAGS)
+	@go test -count=1 -run 'FloodOnFiftyRouters' -v ./internal/mesh | grep 'links,'
 
 fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 	@for p in $$(go list ./...); do \

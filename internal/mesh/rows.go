@@ -179,7 +179,11 @@ func (n *names) add(by int, rows ...*routetable.Route) {
 		}
 		placed := isPlaced(r.Origin)
 		if tally(n.rows, r.Pattern, by) && (placed || !strings.HasPrefix(r.Origin, "peer:")) {
-			n.learned[r.Pattern] = true
+			if n.learned[r.Pattern] { // back to what is known of it
+				delete(n.learned, r.Pattern)
+			} else {
+				n.learned[r.Pattern] = true
+			}
 		}
 		if !placed && tally(n.own, r.Pattern, by) {
 			n.changed[r.Pattern] = true

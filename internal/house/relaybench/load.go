@@ -21,12 +21,14 @@ type peer struct {
 	out []byte
 }
 
-func dial(addr string) (*peer, error) {
+func dial(addr string) (*peer, error) { return dialPath(addr, "/api/bench/relay/connect?token=bench") }
+
+func dialPath(addr, path string) (*peer, error) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(nc, "GET /api/bench/relay/connect?token=bench HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+	fmt.Fprintf(nc, "GET "+path+" HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", addr)
 	br := bufio.NewReaderSize(nc, 1024)
 	res, err := http.ReadResponse(br, nil)
@@ -63,6 +65,13 @@ func (p *peer) add(payload ...string) {
 	for _, s := range payload {
 		p.out = append(p.out, s...)
 	}
+}
+
+// addBinary is add of a binary message.
+func (p *peer) addBinary(payload []byte) {
+	at := len(p.out)
+	p.add(string(payload))
+	p.out[at] = 0x82
 }
 
 func (p *peer) flush() error {

@@ -1,5 +1,5 @@
-// Command relaybench starts a router and measures what the relay costs it, beside the goals: CPU of its process, by /proc. It is no client that
-// checks anything; it says little more than the bytes that a client would.
+// Command relaybench starts a router and measures what the relay costs it, or the mesh of Rembus, beside the goals: CPU of its process, by /proc. It is no client
+// that checks anything; it says little more than the bytes that a client would.
 package main
 
 import (
@@ -26,13 +26,18 @@ func main() {
 	idle := flag.Int("idle", 10_000, "idle connections")
 	only := flag.String("only", "", "the first letters of what is measured")
 	profile := flag.Bool("wait", false, "wait before the router is stopped")
+	mesh := flag.Bool("mesh", false, "measure the mesh")
 	yardstick := flag.Bool("echo", false, "be the echo that the router is compared with")
 	flag.Parse()
 	if *yardstick {
 		echo()
 		return
 	}
-	if err := run(*program, *duration, *count, *idle, *only, *profile); err != nil {
+	lines := relayLines(*duration, *idle)
+	if *mesh {
+		lines = meshLines(*program, *duration)
+	}
+	if err := run(*program, lines, *duration, *count, *only, *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "relaybench:", err)
 		os.Exit(1)
 	}
@@ -80,9 +85,11 @@ func (r *router) start(program string, args ...string) error {
 		return err
 	}
 	for in := bufio.NewScanner(out); in.Scan(); {
-		if addr, ok := strings.CutPrefix(in.Text(), "ready http://"); ok {
-			r.addr = addr
-			return nil
+		for _, scheme := range []string{"http", "rembus+ws"} {
+			if addr, ok := strings.CutPrefix(in.Text(), "ready "+scheme+"://"); ok {
+				r.addr = addr
+				return nil
+			}
 		}
 	}
 	r.stop()
@@ -120,11 +127,12 @@ type line struct {
 	what, unit string
 	goal       float64
 	least      bool
+	start      func(program string) (*router, error) // what is measured
 	of         func(*router) (figure, beside float64, err error)
 	besideUnit string
 }
 
-func run(program string, duration time.Duration, count, idle int, only string, wait bool) error {
+func relayLines(duration time.Duration, idle int) []line {
 	lines := []line{
 		{what: "request and response of one small part, 64 in flight: CPU", unit: "µs", goal: 4, besideUnit: "requests/s", of: func(r *router) (float64, float64, error) {
 			return requests(r, 64, duration)
@@ -142,6 +150,13 @@ func run(program string, duration time.Duration, count, idle int, only string, w
 			return stuck(r, 16)
 		}},
 	}
+	for i := range lines {
+		lines[i].start = startRouter
+	}
+	return lines
+}
+
+func run(program string, lines []line, duration time.Duration, count int, only string, wait bool) error {
 	if err := measureEcho(duration); err != nil {
 		return err
 	}
@@ -152,7 +167,7 @@ func run(program string, duration time.Duration, count, idle int, only string, w
 		}
 		var values, besides []float64
 		for range count {
-			r, err := startRouter(program)
+			r, err := l.start(program)
 			if err != nil {
 				return err
 			}
