@@ -68,8 +68,8 @@ func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) erro
 		return ErrTooLarge
 	}
 	c, l := in.c, in.l
-	c.lock()
-	defer c.release()
+	c.mu.Lock() // and not release: the clock and what is counted serve all that is sent up to Flush
+	defer c.mu.Unlock()
 	d := newDelivery(c, l, nil)
 	d.Payload, d.Settled, d.told, d.source, d.as = payload, told == nil, told, l.source, address
 	if err := wire.ScanHead(payload, &d.scan); err != nil {
@@ -93,7 +93,11 @@ func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) erro
 }
 
 // Flush hands the copies of what was sent to their outlets.
-func (in *Inlet) Flush() { in.c.AfterInput() }
+func (in *Inlet) Flush() {
+	in.c.lock()
+	in.c.release()
+	in.c.AfterInput()
+}
 
 // Source is what the inlet that the message came by was made with; nil for one that came over AMQP.
 func (m *Message) Source() any { return m.source }
