@@ -31,7 +31,7 @@ func (l *lane) askFor(c *forwarder.Copy) (taken bool, bad string) {
 		return true, bad
 	}
 	var m wire.Message
-	if err := m.Parse(c.Message.Payload); err != nil {
+	if err := m.Parse(c.Message().Payload); err != nil {
 		return true, "the message cannot be read"
 	}
 	f := Frame{Type: Request, ID: newID(), Name: []byte(l.name), Data: e.appendPayload(nil)}
@@ -137,7 +137,7 @@ func (answers) Busy() int     { return 0 }
 // Deliver takes an answer: the first is the one, and who asked gets it.
 func (a answers) Deliver(batch []*forwarder.Copy) (int, error) {
 	for _, c := range batch {
-		f, bad := readAnswer(c.Message)
+		f, bad := readAnswer(c.Message())
 		if bad != "" {
 			defer c.Settle(forwarder.Rejected(wire.CondNotAllowed, bad))
 			continue
