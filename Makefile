@@ -16,7 +16,7 @@ export PYTHON
 # go test, with the summary line "N passed, M failed" at the end.
 SUMMED = go build -o bin/testsum ./internal/house/testsum && bin/testsum -- go test -json -race -vet=off -count=1
 
-.PHONY: build test interop soak bench bench-table bench-router bench-relay bench-events fuzz lint parts broker
+.PHONY: build test interop soak bench bench-table bench-router bench-relay bench-events bench-mesh fuzz lint parts broker
 
 build: ## bin/router and bin/routectl
 	go build -o bin/ ./cmd/router ./cmd/routectl
@@ -44,6 +44,10 @@ bench-relay: build ## the relay against its goals: CPU and memory of a router (a
 
 bench-events: build ## the event router against its goals: CPU, memory, replay, latency beside a stalled component (about two minutes)
 	@go build -o bin/ ./internal/house/doorbench && bin/doorbench -door events $(BENCHFLAGS)
+
+bench-mesh: build ## the mesh of Rembus against its goals: CPU, latency, how soon routers know (about two minutes), and the frames of a flood
+	@go build -o bin/ ./internal/house/doorbench && bin/doorbench -door mesh $(BENCHFLAGS)
+	@go test -count=1 -run 'FloodOnFiftyRouters' -v ./internal/mesh | grep 'links,'
 
 fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 	@for p in $$(go list ./...); do \

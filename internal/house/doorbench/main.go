@@ -1,5 +1,5 @@
-// Command doorbench starts a router and measures what one of its doors, the relay or that of events, costs it, beside the goals: CPU of its process, by
-// /proc. It is no client that checks anything; it says little more than the bytes that a client would.
+// Command doorbench starts a router and measures what one of its doors, the relay, that of events or the mesh of Rembus, costs it, beside the goals: CPU of its
+// process, by /proc. It is no client that checks anything; it says little more than the bytes that a client would.
 package main
 
 import (
@@ -24,7 +24,7 @@ const config = "events: {window: 10m, windowBytes: 300MiB}\n"
 const keys = `{"keys": {"bench": {"token": "bench", "domain": "bench", "relay": true, "P": ["*"], "S": ["*"]}}}`
 
 func main() {
-	door := flag.String("door", "relay", "`DOOR` to measure: relay, events")
+	door := flag.String("door", "relay", "`DOOR` to measure: relay, events, mesh")
 	program := flag.String("router", "bin/router", "the `FILE` of the router")
 	duration := flag.Duration("duration", 5*time.Second, "of each run")
 	count := flag.Int("count", 3, "runs of each, of which the median counts")
@@ -40,6 +40,7 @@ func main() {
 	lines, ok := map[string]func() []line{
 		"relay":  func() []line { return relayLines(*duration, *idle) },
 		"events": func() []line { return eventLines(*duration) },
+		"mesh":   func() []line { return meshLines(*program, *duration) },
 	}[*door]
 	if !ok {
 		fmt.Fprintln(os.Stderr, "doorbench: there is no door", *door)
@@ -98,9 +99,11 @@ func (r *router) start(program string, args ...string) error {
 		if strings.HasPrefix(where, "amqp://") {
 			r.amqp = where
 		}
-		if addr, ok := strings.CutPrefix(where, "http://"); ok {
-			r.addr = addr
-			return nil
+		for _, scheme := range []string{"http://", "rembus+ws://"} {
+			if addr, ok := strings.CutPrefix(where, scheme); ok {
+				r.addr = addr
+				return nil
+			}
 		}
 	}
 	r.stop()
@@ -138,6 +141,7 @@ type line struct {
 	what, unit string
 	goal       float64
 	least      bool
+	start      func(program string) (*router, error) // what is measured; nil: startRouter
 	of         func(*router) (figure, beside float64, err error)
 	besideUnit string
 }
@@ -154,7 +158,11 @@ func run(program string, lines []line, duration time.Duration, count int, only s
 		}
 		var values, besides []float64
 		for range count {
-			r, err := startRouter(program)
+			start := l.start
+			if start == nil {
+				start = startRouter
+			}
+			r, err := start(program)
 			if err != nil {
 				return err
 			}

@@ -63,6 +63,13 @@ func (p *peer) add(payload ...string) {
 	}
 }
 
+// addBinary is add of a binary message.
+func (p *peer) addBinary(payload []byte) {
+	at := len(p.out)
+	p.add(string(payload))
+	p.out[at] = 0x82
+}
+
 func (p *peer) flush() error {
 	_, err := p.nc.Write(p.out)
 	p.out = p.out[:0]
