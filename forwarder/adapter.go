@@ -30,6 +30,8 @@ type InletOptions struct {
 // An inlet has no credit: the adapter stops reading its connection while Window messages have no outcome. What wants no outcome is
 // dropped and counted at the hard limit of a hop.
 type Inlet struct {
+	Tag int64 // given back by Message.Tag of what is sent from now on
+
 	c *conn
 	l *inlink
 }
@@ -45,7 +47,7 @@ func (n *Node) NewInlet(o InletOptions) *Inlet {
 	c := &conn{n: n, account: o.Account}
 	l := &inlink{c: c, inlet: true, source: o.Source, inside: o.Inside}
 	l.window.Store(int32(o.Window))
-	return &Inlet{c, l}
+	return &Inlet{c: c, l: l}
 }
 
 // ErrTooLarge refuses a message that an inlet does not take: they do not cut through.
@@ -70,7 +72,7 @@ func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) erro
 	c.lock()
 	defer c.release()
 	d := newDelivery(c, l, nil)
-	d.Payload, d.Settled, d.told, d.source, d.as = payload, told == nil, told, l.source, address
+	d.Payload, d.Settled, d.told, d.source, d.tag, d.as = payload, told == nil, told, l.source, in.Tag, address
 	if err := wire.ScanHead(payload, &d.scan); err != nil {
 		d.recycle()
 		return err
@@ -96,6 +98,9 @@ func (in *Inlet) Flush() { in.c.AfterInput() }
 
 // Source is what the inlet that the message came by was made with; nil for one that came over AMQP.
 func (m *Message) Source() any { return m.source }
+
+// Tag is what the inlet had as its Tag when the message was sent; 0 for one that came over AMQP.
+func (m *Message) Tag() int64 { return m.tag }
 
 // Keep makes the copy's message one that outlives Deliver: what an outlet keeps until later.
 func (c *Copy) Keep() { c.Message.keep() }
