@@ -1,5 +1,7 @@
 package mesh
 
+import "math"
+
 // adminCommand is one command of Rembus (rembus.md, 4).
 type adminCommand struct {
 	boss bool // it is for admins alone
@@ -38,6 +40,7 @@ func (l *link) handleAdmin(f *Frame) error {
 		l.m.count.refused.Add(1)
 	}
 	l.respond(f.ID, status, data)
+	l.twin.Load().catchUp()
 	return nil
 }
 
@@ -154,7 +157,14 @@ func (l *link) handleSetup(_ *Frame, c *command) (Status, []byte) {
 
 func (l *link) handleReactive(_ *Frame, c *command) (Status, []byte) {
 	t := l.twin.Load()
-	t.setReactive(c.Status == nil || *c.Status)
+	switch {
+	case c.Status != nil && !*c.Status:
+		t.setReactive(false)
+	case c.LookBack == nil: // rembus.python says no more than that: it gets what its subscriptions want
+		l.m.react(t, math.Inf(1))
+	default:
+		l.m.react(t, *c.LookBack)
+	}
 	t.flush(l)
 	return StatusOK, nil
 }
@@ -291,17 +301,11 @@ func (m *Mesh) left(t *twin, l *link) {
 		m.saveAcks(t)
 		m.o.Log.Info("a component has gone", "component", t.name, "from", l.from)
 	}
-	l.flushNode()
 	l.inform("connection_down", t)
 }
 
 // inform publishes that a component came or went, as if it had said so itself.
 func (l *link) inform(event string, t *twin) {
 	data := appendText(appendText([]byte{majorArray<<5 | 1, majorMap<<5 | 2}, "event"), event)
-	data = appendText(appendText(data, "cid"), t.name)
-	l.copyOf.twin = t
-	b := appendEnvelope(nil, "topic:", []byte("component_info"), &envelope{data: data})
-	if l.copies.Send(b, nil) == nil {
-		l.copies.Flush()
-	}
+	l.say(t, "component_info", appendText(appendText(data, "cid"), t.name))
 }

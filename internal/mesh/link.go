@@ -230,6 +230,10 @@ const manyDirty = 32
 func (l *link) flushNode() {
 	if l.pending {
 		l.pending = false
+		if s := l.m.rest; s != nil {
+			s.write()
+			defer s.landed(l)
+		}
 		l.in.Flush()
 	}
 	l.arena, l.topic = l.arena[:0], nil

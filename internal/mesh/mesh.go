@@ -35,7 +35,11 @@ type Options struct {
 
 	Keys   string            // directory of public keys and secrets; empty: those that are registered are kept in memory
 	Acks   string            // directory that keeps what is not acknowledged; empty: it is forgotten with the router
+	Rest   string            // directory that keeps what is published; empty: memory
 	Grants *routetable.Table // who may use private topics; nil: a table in memory
+
+	Retention      time.Duration // how long publishes are kept for components that come later; 0 is 24 h, negative not at all
+	RetentionBytes int           // and how many bytes of them at most; 0 is 256 MiB. In memory at most 16 MiB
 
 	AckTimeout       time.Duration // for an ack of a publish; 0 is 2 s
 	SendRetries      int           // how often one is sent again; 0 is 10, -1 never
@@ -70,6 +74,10 @@ func (o Options) withDefaults(n *forwarder.Node) Options {
 	o.PingEvery = cmp.Or(o.PingEvery, 30*time.Second)
 	o.MaxMessage = min(cmp.Or(o.MaxMessage, maxMessage), maxMessage)
 	o.Connections = cmp.Or(o.Connections, 10_000)
+	o.Retention = cmp.Or(o.Retention, 24*time.Hour)
+	if o.RetentionBytes = cmp.Or(o.RetentionBytes, 256<<20); o.Rest == "" {
+		o.RetentionBytes = min(o.RetentionBytes, 16<<20)
+	}
 	o.HardQueue = cmp.Or(o.HardQueue, 16<<20)
 	o.HardCount = cmp.Or(o.HardCount, 5000)
 	if o.Grants == nil {
@@ -90,6 +98,7 @@ type Mesh struct {
 	table   *routetable.Table
 	grants  *admin.Core // of the second table
 	keys    *keyring
+	rest    *rest  // nil: nothing is kept
 	eid     uint64 // what this router marks commands with that it has seen
 	mark    uint64 // what routers of our kind know it by, in this life
 	started time.Time
@@ -125,7 +134,7 @@ type Mesh struct {
 
 // counters are told by Counters.
 type counters struct {
-	published, requests, refused, badFrames, gaveUp, dropped, flooded, floodedTwice atomic.Uint64
+	published, requests, refused, badFrames, gaveUp, dropped, flooded, floodedTwice, replayed, behind atomic.Uint64
 }
 
 // New makes the mesh of a node. It handles the node's peer: hops from now on; Stop ends it.
@@ -141,6 +150,10 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m.account = &admin.Account{Name: "mesh", Send: schemes}
 	m.grants = admin.New(m.o.Grants, admin.Options{})
 	m.keys = newKeyring(m.o.Keys)
+	if m.o.Retention > 0 {
+		m.rest = openRest(m.o.Rest, m.o.Retention, m.o.RetentionBytes, m.o.Log)
+	}
+	cleanMarks(m.o.Acks, time.Unix(0, m.oldest()))
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.private.Store(m.o.Grants.Snapshot().Len() > 0)
 	m.o.Grants.OnChange(func(routetable.Change) { m.private.Store(m.o.Grants.Snapshot().Len() > 0) })
@@ -185,10 +198,23 @@ func newID() ID {
 // Counters are what the mesh counts, by name.
 func (m *Mesh) Counters() map[string]uint64 {
 	c := &m.count
-	return map[string]uint64{
+	all := map[string]uint64{
 		"meshPublished": c.published.Load(), "meshRequests": c.requests.Load(), "meshRefused": c.refused.Load(), "meshBadFrames": c.badFrames.Load(),
 		"meshGaveUp": c.gaveUp.Load(), "meshDropped": c.dropped.Load(), "meshFlooded": c.flooded.Load(), "meshFloodedTwice": c.floodedTwice.Load(),
+		"meshReplayed": c.replayed.Load(), "meshBehind": c.behind.Load(),
 	}
+	if m.rest != nil {
+		m.rest.counters(all)
+	}
+	return all
+}
+
+// oldest is the stamp before which nothing is kept.
+func (m *Mesh) oldest() int64 {
+	if m.rest == nil {
+		return time.Now().UnixNano()
+	}
+	return time.Now().Add(-m.o.Retention).UnixNano()
 }
 
 // caller is who commands of the mesh come from.
@@ -224,6 +250,9 @@ func (m *Mesh) clock() {
 		case <-m.ctx.Done():
 			return
 		case now := <-t.C:
+			if m.rest != nil {
+				m.rest.sweep(now)
+			}
 			for _, tw := range m.busyTwins() {
 				if !tw.tick(now) {
 					m.idle(tw)
@@ -299,6 +328,9 @@ func (m *Mesh) release() {
 	for _, t := range twins {
 		m.saveAcks(t)
 		t.giveUp()
+	}
+	if m.rest != nil {
+		m.rest.close()
 	}
 }
 
