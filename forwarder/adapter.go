@@ -18,10 +18,11 @@ func (n *Node) Handle(scheme string, s Scheme) { n.schemes[scheme] = s }
 
 // InletOptions say what an inlet is for. The zero value is usable.
 type InletOptions struct {
-	Account *admin.Account // what may be sent to; nil is all plain names, and no scheme
-	Source  any            // given back by Message.Source: an outlet knows by it where a message came from
-	Inside  string         // the scheme whose outlet the adapter is: for this inlet its names are looked up in the table
-	Window  int            // messages without an outcome that the adapter lets its connection have; 0 is Options.LinkCredit
+	Account    *admin.Account // what may be sent to; nil is all plain names, and no scheme
+	Source     any            // given back by Message.Source: an outlet knows by it where a message came from
+	Inside     string         // the scheme whose outlet the adapter is: for this inlet its names are looked up in the table
+	MaxMessage int            // bytes of a message; 0 is 1 MiB, the most 16 MiB
+	Window     int            // messages without an outcome that the adapter lets its connection have; 0 is Options.LinkCredit
 }
 
 // Inlet is the way in for the messages of one connection of another protocol. Its methods are not safe for concurrent use, as those of a
@@ -32,8 +33,9 @@ type InletOptions struct {
 type Inlet struct {
 	Tag int64 // given back by Message.Tag of what is sent from now on
 
-	c *conn
-	l *inlink
+	c    *conn
+	l    *inlink
+	most int // bytes of a message
 }
 
 // NewInlet makes an inlet. It needs no closing: it is gone when what it sent has its outcomes.
@@ -44,14 +46,17 @@ func (n *Node) NewInlet(o InletOptions) *Inlet {
 	if o.Window == 0 {
 		o.Window = n.options.LinkCredit
 	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = streamFrom
+	}
 	c := &conn{n: n, account: o.Account}
 	l := &inlink{c: c, inlet: true, source: o.Source, inside: o.Inside}
 	l.window.Store(int32(o.Window))
-	return &Inlet{c: c, l: l}
+	return &Inlet{c: c, l: l, most: min(o.MaxMessage, maxWhole)}
 }
 
 // ErrTooLarge refuses a message that an inlet does not take: they do not cut through.
-var ErrTooLarge = errors.New("a message of more than 1 MiB")
+var ErrTooLarge = errors.New("the message is too large")
 
 // Send takes a whole AMQP message, which has its address as `to`, and works out who gets it. The copies leave with Flush, up to which
 // payload must stay as it is. told gets the outcome once, from any goroutine and perhaps before Send returns: a lock of the inlet is held, so
@@ -65,7 +70,7 @@ func (in *Inlet) Send(payload []byte, told func(Outcome)) error {
 
 // SendAs is Send of a message that is looked up by another address than its own; empty is its own.
 func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) error {
-	if len(payload) > streamFrom {
+	if len(payload) > in.most {
 		return ErrTooLarge
 	}
 	c, l := in.c, in.l
