@@ -36,6 +36,7 @@ func TestMeshConfiguration(t *testing.T) {
 		"mesh: {ackTimeout: -1s}":                                          "mesh.ackTimeout: it cannot be negative",
 		"mesh: {sendRetries: -2}":                                          "mesh.sendRetries: -2 is out of range",
 		"mesh: {retentionBytes: 1MiB}":                                     "mesh.retentionBytes: 1048576 is out of range",
+		"mesh: {maxMessage: 17MiB}":                                        "mesh.maxMessage: 17825792 is out of range",
 		"mesh: {retention: -1s, retentionBytes: 4MiB}":                     "",
 		"mesh: {requestTimeout: -1s}":                                      "mesh.requestTimeout: it cannot be negative",
 		"listeners: [{url: 'rembus+ws://h:1', sasl: [ANONYMOUS]}]":         "are for AMQP",

@@ -188,7 +188,7 @@ func (m *Mesh) loadAcks(t *twin) {
 
 // maxAckFile bounds a file: what may be left, three times, and what a batch adds.
 func (m *Mesh) maxAckFile() int {
-	return 3*(2*(m.o.HardQueue+maxMessage)+maxSeen*(2*maxID+1)) + 4*longLog
+	return 3*(2*(m.o.HardQueue+m.o.MaxMessage)+maxSeen*(2*maxID+1)) + 4*longLog
 }
 
 // note adds a line. commit writes it. Called under the lock.

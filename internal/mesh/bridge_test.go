@@ -426,3 +426,42 @@ func TestFilesOfAcksStayShort(t *testing.T) {
 		return len(b) == 30*17
 	})
 }
+
+// A large publish goes the same ways as a small one: to components here and behind another router, to receivers of AMQP, and to who comes later.
+func TestLargeMessages(t *testing.T) {
+	routers := meshOf(t, 2, [2]int{0, 1})
+	r := routers[0]
+	data := append([]byte{0x81, 0x5a, 0, 0x18, 0, 0}, bytes.Repeat([]byte("0123456789abcdef"), 3<<15)...)
+	rcv, err := r.session().NewReceiver(within(t), "topic:t", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := r.component("near", "t"), routers[1].component("far", "t")
+	r.knows("topic:t", 3)
+	bob := r.dial("bob", "tcp")
+	bob.identify("bob")
+	bob.send(&Frame{Type: Publish, Flags: flagQoS1, ID: number(1), HasID: true, Name: []byte("t"), Data: data})
+	later := routers[1].dial("later", "tcp")
+	for _, c := range []*client{near, far, later} {
+		if c == later {
+			later.identify("later")
+			later.admin("t", "subscribe", "msg_from", "1e18")
+			later.react()
+		}
+		f := c.publish()
+		if !bytes.Equal(f.Data, data) {
+			t.Errorf("%s gets %d bytes", c.name, len(f.Data))
+		}
+		c.send(&Frame{Type: Ack, ID: f.ID})
+		c.barrier()
+	}
+	m, err := rcv.Receive(within(t), nil)
+	if err != nil || !bytes.Equal(m.GetData(), data[6:]) {
+		t.Errorf("AMQP: %v", err)
+	}
+	bob.barrier()
+	bob.send(&Frame{Type: Publish, Name: []byte("t"), Data: append([]byte{0x5a, 1, 0, 0, 0}, make([]byte, 1<<24)...)})
+	if _, over := bob.barrier(); !over {
+		t.Error("more than 16 MiB are taken")
+	}
+}

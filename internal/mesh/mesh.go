@@ -49,7 +49,7 @@ type Options struct {
 
 	Connections int // of peers; 0 is 10000
 
-	MaxMessage int // bytes; 0 is 1 MiB, which is the most
+	MaxMessage int // bytes; 0 is 16 MiB less 16 KiB, which is the most
 	HardQueue  int // bytes that may wait for one peer; 0 is 16 MiB
 	HardCount  int // publishes that may wait for one peer's acks; 0 is 5000
 
@@ -59,7 +59,7 @@ type Options struct {
 }
 
 // maxMessage is a little less than what an inlet takes, for the envelope.
-const maxMessage = 1<<20 - 16<<10
+const maxMessage = 16<<20 - 16<<10
 
 func (o Options) withDefaults(n *forwarder.Node) Options {
 	o.Name = cmp.Or(o.Name, n.Name())

@@ -43,7 +43,7 @@ type rest struct {
 	growing *part           // the last part, where it takes more
 	failed  bool            // that was logged
 
-	recorded, forgotten, failures uint64 // lines; parts; writes
+	recorded, tooLarge, forgotten, failures uint64 // lines; lines; parts; writes
 }
 
 // part is one file, or as much memory. Guarded by the lock of its rest, but for what was written, which does not change.
@@ -145,14 +145,18 @@ func (s *rest) record(by *link, from string, f *Frame) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stamp := s.add(from, f)
-	if s.flights[by] == 0 {
+	if stamp != 0 && s.flights[by] == 0 {
 		s.flights[by] = stamp
 	}
 	return stamp
 }
 
-// add is record with the lock.
+// add is record with the lock. What would take a quarter of the room is not kept: its stamp is 0.
 func (s *rest) add(from string, f *Frame) int64 {
+	if 2*len(f.Data) > s.max/4 {
+		s.tooLarge++
+		return 0
+	}
 	s.last = max(time.Now().UnixNano(), s.last+1)
 	s.frame = AppendFrame(s.frame[:0], f)
 	s.lines = appendRecord(s.lines, s.last, from, s.frame)
@@ -342,7 +346,7 @@ func (s *rest) sweep(now time.Time) {
 func (s *rest) counters(all map[string]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all["meshKept"], all["meshForgotten"], all["meshNotKept"] = s.recorded, s.forgotten, s.failures
+	all["meshKept"], all["meshTooLargeToKeep"], all["meshForgotten"], all["meshNotKept"] = s.recorded, s.tooLarge, s.forgotten, s.failures
 	all["meshKeptBytes"] = uint64(s.size)
 }
 
