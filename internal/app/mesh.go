@@ -83,6 +83,14 @@ func (m *Mesh) check() (key string, err error) {
 	return "", nil
 }
 
+// admins are who may give privileged commands, nil where that is not configured.
+func (m *Mesh) admins() []string {
+	if len(m.Admins) == 0 {
+		return nil
+	}
+	return m.Admins
+}
+
 // mark reads the eid; 0 is auto.
 func (m *Mesh) mark() (uint64, error) {
 	if m.EID == "" || m.EID == "auto" {
@@ -166,8 +174,9 @@ func (a *App) startMesh(core *admin.Core, name string) (err error) {
 		MaxMessage: int(c.MaxMessage), Retention: time.Duration(c.Retention), RetentionBytes: int(c.RetentionBytes),
 		RequestTimeout: time.Duration(c.RequestTimeout), Connections: a.config.Limits.Connections, Origins: a.config.HTTP.Origins, Log: a.log,
 	}
-	if len(c.Admins) > 0 {
-		o.Admins = c.Admins
+	o.Admins, o.People = c.admins(), func() ([]string, map[string]string, error) {
+		now, err := a.load()
+		return now.Mesh.admins(), now.Mesh.Tenants, err
 	}
 	if h, ok := a.log.Handler().(interface{ Debug(on bool) }); ok {
 		o.Debug = h.Debug

@@ -143,6 +143,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	a.secret.relay = a.relay
 	a.relay.Bridge(a.node)
 	a.secret.use(c, secured)
+	a.mesh.SetPeople(c.Mesh.admins(), c.Mesh.Tenants)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
 	if err := a.startEvents(core, id); err != nil {

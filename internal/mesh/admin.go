@@ -199,9 +199,17 @@ func (l *link) handleBrokerConfig(*Frame, *command) (Status, []byte) {
 	return StatusOK, l.m.config()
 }
 
-// handleLoadConfig takes admins and tenants as they are configured. Private topics are a table, kept with every change.
+// handleLoadConfig takes admins and tenants as they are configured now. Private topics are a table, kept with every change.
 func (l *link) handleLoadConfig(*Frame, *command) (Status, []byte) {
-	l.m.setPeople()
+	if l.m.o.People == nil {
+		return StatusOK, nil
+	}
+	admins, tenants, err := l.m.o.People()
+	if err != nil {
+		l.m.o.Log.Error("the configuration cannot be read again", "by", l.login.name, "error", err)
+		return StatusError, appendText(nil, "the configuration cannot be read")
+	}
+	l.m.SetPeople(admins, tenants)
 	return StatusOK, nil
 }
 

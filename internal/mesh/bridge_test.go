@@ -465,3 +465,59 @@ func TestLargeMessages(t *testing.T) {
 		t.Error("more than 16 MiB are taken")
 	}
 }
+
+// load_config takes admins and pins as they are configured now; where the configuration is bad, all stays.
+func TestLoadConfig(t *testing.T) {
+	var bad error
+	r := startRouter(t, Options{People: func() ([]string, map[string]string, error) {
+		return []string{"carol"}, map[string]string{".": "77"}, bad
+	}})
+	boss, carol := r.component("boss"), r.component("carol")
+	may := func(c *client, want Status) {
+		t.Helper()
+		if f := c.admin("__config__", "broker_config"); f.Status != want {
+			t.Errorf("%s: %d, want %d", c.name, f.Status, want)
+		}
+	}
+	bad = errors.New("line 7")
+	if f := boss.admin("__config__", "load_config"); f.Status != StatusError {
+		t.Errorf("got %d", f.Status)
+	}
+	may(boss, StatusOK)
+	bad = nil
+	boss.admin("__config__", "load_config")
+	may(boss, StatusError)
+	may(carol, StatusOK)
+	key, kind := provers(t)["rsa"].public(t)
+	for pin, want := range map[string]Status{"78": StatusError, "77": StatusOK} {
+		c := r.dial("new", "ws")
+		if f := c.ask(&Frame{Type: Register, Name: []byte("new"), Pin: []byte(pin), Key: key, KeyType: kind}); f.Status != want {
+			t.Errorf("pin %s: %d, want %d", pin, f.Status, want)
+		}
+	}
+}
+
+// Methods that were exposed before are chosen by the policy that the router has now.
+func TestPolicyChanges(t *testing.T) {
+	table := routetable.New()
+	first := startRouterOn(t, table, Options{})
+	for _, name := range []string{"one", "two"} {
+		first.component(name).admin("m", "expose")
+	}
+	first.once.Do(first.stop)
+	r := startRouterOn(t, table, Options{Policy: "round_robin"})
+	var exposers []*client
+	for _, name := range []string{"one", "two"} {
+		exposers = append(exposers, r.component(name))
+	}
+	caller := r.component("caller")
+	for i := range 4 {
+		id := number(uint64(100 + i))
+		caller.send(&Frame{Type: Request, ID: id, Name: []byte("m"), Data: []byte{0x80}})
+		if f := exposers[i%2].next(); f.Type != Request {
+			t.Fatalf("got %+v", f)
+		}
+		exposers[i%2].send(&Frame{Type: Response, ID: id, Data: []byte{0xf6}})
+		caller.next()
+	}
+}

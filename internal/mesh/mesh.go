@@ -33,6 +33,9 @@ type Options struct {
 	Shutdown      func()            // ends the process
 	Debug         func(on bool)     // sets the level of the log; nil: it stays
 
+	// People reads admins and tenants as they are configured now; nil: they stay.
+	People func() (admins []string, tenants map[string]string, err error)
+
 	Keys   string            // directory of public keys and secrets; empty: those that are registered are kept in memory
 	Acks   string            // directory that keeps what is not acknowledged; empty: it is forgotten with the router
 	Rest   string            // directory that keeps what is published; empty: memory
@@ -64,9 +67,6 @@ const maxMessage = 16<<20 - 16<<10
 func (o Options) withDefaults(n *forwarder.Node) Options {
 	o.Name = cmp.Or(o.Name, n.Name())
 	o.Version = cmp.Or(o.Version, "devel")
-	if o.Admins == nil {
-		o.Admins = []string{"boss"}
-	}
 	o.AckTimeout = cmp.Or(o.AckTimeout, 2*time.Second)
 	o.SendRetries = max(cmp.Or(o.SendRetries, 10), 0)
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, 20*time.Second)
@@ -157,9 +157,10 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.private.Store(m.o.Grants.Snapshot().Len() > 0)
 	m.o.Grants.OnChange(func(routetable.Change) { m.private.Store(m.o.Grants.Snapshot().Len() > 0) })
-	m.setPeople()
+	m.SetPeople(m.o.Admins, m.o.Tenants)
 	m.kin = newKin(m)
 	m.kin.clean()
+	m.repick()
 	m.names.wake = m.kin.wake
 	m.unwatch = m.names.watch(m.table)
 	node.Handle("peer", m)
@@ -168,16 +169,19 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	return m
 }
 
-// setPeople takes admins and tenants from the options.
-func (m *Mesh) setPeople() {
-	admins := map[string]bool{}
-	for _, name := range m.o.Admins {
-		admins[name] = true
+// SetPeople says who may give privileged commands from now on (nil: boss), and the pins by tenant with which names may be registered.
+func (m *Mesh) SetPeople(admins []string, tenants map[string]string) {
+	if admins == nil {
+		admins = []string{"boss"}
 	}
-	m.admins.Store(&admins)
+	set := map[string]bool{}
+	for _, name := range admins {
+		set[name] = true
+	}
+	m.admins.Store(&set)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tenants = m.o.Tenants
+	m.tenants = tenants
 }
 
 // newEID draws the mark of a router. Its top bit is set: Rembus.jl wants marks of eight bytes (rembus.md, 6.2).
