@@ -143,7 +143,6 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	a.secret.relay = a.relay
 	a.relay.Bridge(a.node)
 	a.secret.use(c, secured)
-	a.mesh.SetPeople(c.Mesh.admins(), c.Mesh.Tenants)
 	a.secret.node = a.node
 	warnOfDescriptors(log, secured.access.Limits)
 	if err := a.startEvents(core, id); err != nil {
@@ -277,6 +276,7 @@ func (a *App) Reload() error {
 		a.log.Warn("what changed here needs a restart", "keys", strings.Join(keys, " "))
 	}
 	a.secret.use(c, secured)
+	a.mesh.SetPeople(c.Mesh.admins(), c.Mesh.Tenants)
 	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners, a.config.HTTP = c.Tables, c.ShutdownGrace, c.Listeners, c.HTTP
 	return nil
 }
