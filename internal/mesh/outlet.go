@@ -110,7 +110,7 @@ func (l *lane) publish(batch []*forwarder.Copy) (taken int, err error) {
 		return 0, forwarder.ErrGone
 	}
 	for _, c := range batch {
-		if s, ok := c.Message.Source().(*source); ok {
+		if s, ok := c.Message().Source().(*source); ok {
 			by = s.link
 		}
 		keeps, bad, full := l.send(c, &now)
@@ -160,7 +160,7 @@ func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forward
 		o := forwarder.Rejected(wire.CondNotAllowed, err)
 		return false, &o, false
 	}
-	wanted := from == nil && !c.Message.Settled && l.kind != laneSpace // a sender of AMQP waits for the outcome: it is the ack
+	wanted := from == nil && !c.Message().Settled && l.kind != laneSpace // a sender of AMQP waits for the outcome: it is the ack
 	stamp := l.stamp(c, &e, from)
 	if from == t || from != nil && !from.meets(t) || t.m.private.Load() && !t.m.mayHear(t, l.name) {
 		return false, nil, false
@@ -191,13 +191,13 @@ func (l *lane) stamp(c *forwarder.Copy, e *envelope, from *twin) int64 {
 		return 0
 	case from != nil:
 		if topic, ok := bytes.CutPrefix(e.to, []byte("topic:")); ok && string(topic) == l.name {
-			return c.Message.Tag()
+			return c.Message().Tag()
 		}
 		return 0
 	}
 	return s.recordCopy(copyKey{c.Serial(), l.name}, func() *Frame {
 		f := &Frame{Type: Publish, Name: []byte(l.name), Data: e.appendPayload(nil)}
-		if !c.Message.Settled {
+		if !c.Message().Settled {
 			f.Flags, f.HasID, f.ID = flagQoS1, true, serialID(c)
 		}
 		return f
@@ -284,13 +284,13 @@ func (t *twin) writeOwn() {
 
 // open reads a copy, and tells who it comes from: nil is no peer of Rembus.
 func (l *lane) open(c *forwarder.Copy) (e envelope, from *twin, bad string) {
-	if s, ok := c.Message.Source().(*source); ok {
-		if e.open(c.Message.Payload) != nil {
+	if s, ok := c.Message().Source().(*source); ok {
+		if e.open(c.Message().Payload) != nil {
 			return e, s.twin, "the message cannot be read"
 		}
 		return e, s.twin, ""
 	}
-	data, kind, ok := c.Message.Data()
+	data, kind, ok := c.Message().Data()
 	if !ok {
 		return e, nil, "a peer of Rembus takes messages of one data section"
 	}
@@ -313,9 +313,9 @@ func (m *Mesh) isAdmin(name string) bool { return (*m.admins.Load())[name] }
 // ask gives requests to who is to run them.
 func (l *lane) ask(batch []*forwarder.Copy) (int, error) {
 	for i, c := range batch {
-		s, ok := c.Message.Source().(*source)
+		s, ok := c.Message().Source().(*source)
 		var e envelope
-		if !ok || e.open(c.Message.Payload) != nil {
+		if !ok || e.open(c.Message().Payload) != nil {
 			defer c.Settle(forwarder.Rejected(wire.CondNotImplemented, "requests come from peers of Rembus"))
 			continue
 		}
