@@ -18,11 +18,12 @@ func (n *Node) Handle(scheme string, s Scheme) { n.schemes[scheme] = s }
 
 // InletOptions say what an inlet is for. The zero value is usable.
 type InletOptions struct {
-	Account *admin.Account // what may be sent to; nil is all plain names, and no scheme
-	Source  any            // given back by Message.Source: an outlet knows by it where a message came from
-	Own     string         // the scheme of the adapter's own hops: what it sends reaches them by their outlets, though they are neighbours
-	Inside  string         // the scheme whose outlet the adapter is: for this inlet its names are looked up in the table
-	Window  int            // messages without an outcome that the adapter lets its connection have; 0 is Options.LinkCredit
+	Account    *admin.Account // what may be sent to; nil is all plain names, and no scheme
+	Source     any            // given back by Message.Source: an outlet knows by it where a message came from
+	Own        string         // the scheme of the adapter's own hops: what it sends reaches them by their outlets, though they are neighbours
+	Inside     string         // the scheme whose outlet the adapter is: for this inlet its names are looked up in the table
+	MaxMessage int            // bytes of a message; 0 is 1 MiB, with Inside 16 MiB, the most
+	Window     int            // messages without an outcome that the adapter lets its connection have; 0 is Options.LinkCredit
 }
 
 // Inlet is the way in for the messages of one connection of another protocol. Its methods are not safe for concurrent use, as those of a
@@ -31,8 +32,11 @@ type InletOptions struct {
 // An inlet has no credit: the adapter stops reading its connection while Window messages have no outcome. What wants no outcome is
 // dropped and counted at the hard limit of a hop.
 type Inlet struct {
-	c *conn
-	l *inlink
+	Tag int64 // given back by Message.Tag of what is sent from now on
+
+	c    *conn
+	l    *inlink
+	most int // bytes of a message
 }
 
 // NewInlet makes an inlet. It needs no closing: it is gone when what it sent has its outcomes.
@@ -43,14 +47,19 @@ func (n *Node) NewInlet(o InletOptions) *Inlet {
 	if o.Window == 0 {
 		o.Window = n.options.LinkCredit
 	}
+	if o.MaxMessage == 0 {
+		if o.MaxMessage = streamFrom; o.Inside != "" {
+			o.MaxMessage = maxWhole // what has its place in an order is not left out of it
+		}
+	}
 	c := &conn{n: n, account: o.Account}
 	l := &inlink{c: c, inlet: true, source: o.Source, inside: o.Inside, own: o.Own}
 	l.window.Store(int32(o.Window))
-	return &Inlet{c, l}
+	return &Inlet{c: c, l: l, most: min(o.MaxMessage, maxWhole)}
 }
 
-// ErrTooLarge refuses a message that an inlet does not take: they do not cut through. One with Inside takes 16 MiB.
-var ErrTooLarge = errors.New("a message of more than 1 MiB")
+// ErrTooLarge refuses a message that an inlet does not take: they do not cut through.
+var ErrTooLarge = errors.New("the message is too large")
 
 // Send takes a whole AMQP message, which has its address as `to`, and works out who gets it. The copies leave with Flush, up to which
 // payload must stay as it is. told gets the outcome once, from any goroutine and perhaps before Send returns: a lock of the inlet is held, so
@@ -64,18 +73,14 @@ func (in *Inlet) Send(payload []byte, told func(Outcome)) error {
 
 // SendAs is Send of a message that is looked up by another address than its own; empty is its own.
 func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) error {
-	c, l := in.c, in.l
-	limit := streamFrom
-	if l.inside != "" {
-		limit = maxWhole // what has its place in an order is not left out of it
-	}
-	if len(payload) > limit {
+	if len(payload) > in.most {
 		return ErrTooLarge
 	}
+	c, l := in.c, in.l
 	c.mu.Lock() // and not release: the clock and what is counted serve all that is sent up to Flush
 	defer c.mu.Unlock()
 	d := newDelivery(c, l, nil)
-	d.Payload, d.Settled, d.told, d.source, d.as = payload, told == nil, told, l.source, address
+	d.Payload, d.Settled, d.told, d.source, d.tag, d.as = payload, told == nil, told, l.source, in.Tag, address
 	if err := wire.ScanHead(payload, &d.scan); err != nil {
 		d.recycle()
 		return err
@@ -105,6 +110,9 @@ func (in *Inlet) Flush() {
 
 // Source is what the inlet that the message came by was made with; nil for one that came over AMQP.
 func (m *Message) Source() any { return m.source }
+
+// Tag is what the inlet had as its Tag when the message was sent; 0 for one that came over AMQP.
+func (m *Message) Tag() int64 { return m.tag }
 
 // Keep makes the copy's message one that outlives Deliver: what an outlet keeps until later.
 func (c *Copy) Keep() { c.in.keep() }

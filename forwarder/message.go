@@ -26,6 +26,7 @@ type Message struct {
 	toward string // the address that it goes back to another node by; empty: its own
 
 	source any    // of the inlet that it came by
+	tag    int64  // that its sender gave it there
 	as     string // the address that it is looked up by; empty: its own
 
 	stamp stamp  // by which nodes know it again; zero: it has none yet

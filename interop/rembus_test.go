@@ -127,3 +127,21 @@ func TestRembusAfterAKill(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 }
+
+// What was published is there for who comes later, whatever became of the router, and comes once.
+func TestRembusAtRest(t *testing.T) {
+	state := "state: " + t.TempDir()
+	r, urls := startRembus(t, "hub", state, listener("rembus+ws", ""))
+	p := start(t, "rembus components", pythonProgram, "rembus/rest.py", urls[0])
+	for _, want := range []string{"published", "received"} {
+		if got := p.line(); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		r.kill()
+		r, _ = startRembus(t, "hub", state, "{url: 'rembus+"+urls[0]+"'}")
+		fmt.Fprintln(p.stdin, "it is there again")
+	}
+	if got := p.line(); got != "done" {
+		t.Fatalf("got %q", got)
+	}
+}

@@ -34,6 +34,9 @@ type Mesh struct {
 	AckTimeout     Duration          `yaml:"ackTimeout"`     // for an ack of a publish; 0 is 2 s
 	SendRetries    int               `yaml:"sendRetries"`    // how often one is sent again; 0 is 10, -1 never
 	RequestTimeout Duration          `yaml:"requestTimeout"` // for the answer of a method; 0 is 20 s
+	MaxMessage     Size              `yaml:"maxMessage"`     // of a message; 0 is 16 MiB less 16 KiB, which is the most
+	Retention      Duration          `yaml:"retention"`      // how long publishes are kept for components that come later; 0 is 24 h, negative not at all
+	RetentionBytes Size              `yaml:"retentionBytes"` // and how many bytes of them at most; 0 is 256 MiB; 16 MiB without a state directory
 	HTTPSubscribe  bool              `yaml:"httpSubscribe"`  // anybody may say by HTTP what a component subscribes to and exposes
 	Peers          []MeshPeer        `yaml:"peers"`          // routers that this one connects to
 }
@@ -62,6 +65,10 @@ func (m *Mesh) check() (key string, err error) {
 		return ".ackTimeout", errors.New("it cannot be negative")
 	case m.RequestTimeout < 0:
 		return ".requestTimeout", errors.New("it cannot be negative")
+	case m.MaxMessage != 0 && m.MaxMessage < 1<<10 || m.MaxMessage > 16<<20:
+		return ".maxMessage", fmt.Errorf("%d is out of range: 1KiB to 16MiB", m.MaxMessage)
+	case m.RetentionBytes != 0 && m.RetentionBytes < 4<<20 || m.RetentionBytes > 1<<40:
+		return ".retentionBytes", fmt.Errorf("%d is out of range: 4MiB to 1024GiB", m.RetentionBytes)
 	case m.SendRetries < -1 || m.SendRetries > 1000:
 		return ".sendRetries", fmt.Errorf("%d is out of range: -1 to 1000", m.SendRetries)
 	}
@@ -75,6 +82,14 @@ func (m *Mesh) check() (key string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// admins are who may give privileged commands, nil where that is not configured.
+func (m *Mesh) admins() []string {
+	if len(m.Admins) == 0 {
+		return nil
+	}
+	return m.Admins
 }
 
 // mark reads the eid; 0 is auto.
@@ -137,7 +152,7 @@ func isRembus(url string) bool { return strings.HasPrefix(url, "rembus+") }
 // startMesh makes the mesh of the node, whose private topics are a table of their own.
 func (a *App) startMesh(core *admin.Core, name string) (err error) {
 	c := &a.config.Mesh
-	keys, acks := c.Keys, ""
+	keys, acks, rest := c.Keys, "", ""
 	eid, err := c.mark()
 	if err != nil {
 		return err
@@ -152,15 +167,17 @@ func (a *App) startMesh(core *admin.Core, name string) (err error) {
 		if keys == "" {
 			keys = filepath.Join(dir, "keys")
 		}
-		acks = filepath.Join(dir, "acks")
+		acks, rest = filepath.Join(dir, "acks"), filepath.Join(dir, "rest")
 	}
 	o := mesh.Options{
 		Name: name, Version: Version, EID: eid, Policy: c.Policy, Tenants: c.Tenants, Server: c.Server, Authenticated: c.Authenticated, Overwrite: c.Overwrite, AllowShutdown: c.AllowShutdown,
-		Shutdown: endProcess, Keys: keys, Acks: acks, Grants: a.grants, AckTimeout: time.Duration(c.AckTimeout), SendRetries: c.SendRetries,
+		Shutdown: endProcess, Keys: keys, Acks: acks, Rest: rest, Grants: a.grants, AckTimeout: time.Duration(c.AckTimeout), SendRetries: c.SendRetries,
+		MaxMessage: int(c.MaxMessage), Retention: time.Duration(c.Retention), RetentionBytes: int(c.RetentionBytes),
 		RequestTimeout: time.Duration(c.RequestTimeout), Connections: a.config.Limits.Connections, Origins: a.config.HTTP.Origins, Log: a.log,
 	}
-	if len(c.Admins) > 0 {
-		o.Admins = c.Admins
+	o.Admins, o.People = c.admins(), func() ([]string, map[string]string, error) {
+		now, err := a.load()
+		return now.Mesh.admins(), now.Mesh.Tenants, err
 	}
 	if h, ok := a.log.Handler().(interface{ Debug(on bool) }); ok {
 		o.Debug = h.Debug

@@ -2,9 +2,13 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/fingerpost/fingerpost/internal/mesh"
+	"github.com/fingerpost/fingerpost/internal/websocket"
 )
 
 // Listeners of Rembus are ready like the others; a port that has to be chosen is told.
@@ -35,6 +39,9 @@ func TestMeshConfiguration(t *testing.T) {
 		"mesh: {policy: best}":                                             `mesh.policy: no policy "best"`,
 		"mesh: {ackTimeout: -1s}":                                          "mesh.ackTimeout: it cannot be negative",
 		"mesh: {sendRetries: -2}":                                          "mesh.sendRetries: -2 is out of range",
+		"mesh: {retentionBytes: 1MiB}":                                     "mesh.retentionBytes: 1048576 is out of range",
+		"mesh: {maxMessage: 17MiB}":                                        "mesh.maxMessage: 17825792 is out of range",
+		"mesh: {retention: -1s, retentionBytes: 4MiB}":                     "",
 		"mesh: {requestTimeout: -1s}":                                      "mesh.requestTimeout: it cannot be negative",
 		"listeners: [{url: 'rembus+ws://h:1', sasl: [ANONYMOUS]}]":         "are for AMQP",
 		"listeners: [{url: 'rembus+wss://h:1'}]":                           "needs tls",
@@ -53,5 +60,57 @@ func TestMeshConfiguration(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
+	}
+}
+
+// Who may give privileged commands changes with a reload, and with load_config.
+func TestReloadChangesTheAdminsOfTheMesh(t *testing.T) {
+	var ready bytes.Buffer
+	admins := "boss"
+	load := func() (Config, error) {
+		return parseConfig([]byte("listeners: [{url: 'rembus+ws://127.0.0.1:0'}]\nmesh: {overwrite: true, admins: [" + admins + "]}"))
+	}
+	a, err := Start(load, slog.New(slog.DiscardHandler), &ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Stop()
+	may := func(name, command string) bool {
+		t.Helper()
+		url, _ := strings.CutPrefix(strings.TrimSpace(ready.String()), "ready rembus+")
+		ws, err := websocket.Dial(context.Background(), url+"/", websocket.DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.End(0, "")
+		cmd := append([]byte("\xa1\x63cmd"), byte(0x60+len(command)))
+		var f mesh.Frame
+		for _, say := range []mesh.Frame{{Type: mesh.Identity, Name: []byte(name)}, {Type: mesh.Admin, Name: []byte("x"), Data: append(cmd, command...)}} {
+			ws.Lock()
+			ws.Append(false, mesh.AppendFrame(nil, &say))
+			ws.Flush()
+			ws.Unlock()
+			for f = (mesh.Frame{}); f.Type != mesh.Response; {
+				m, _, err := ws.Next()
+				if err != nil || mesh.ParseFrame(m.Data, &f) != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return f.Status == mesh.StatusOK
+	}
+	if !may("boss", "broker_config") || may("carol", "broker_config") {
+		t.Error("the admins are not as configured")
+	}
+	admins = "carol"
+	if err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if may("boss", "broker_config") || !may("carol", "broker_config") {
+		t.Error("after a reload the admins are not as configured")
+	}
+	admins = "dan"
+	if !may("carol", "load_config") || may("carol", "broker_config") || !may("dan", "broker_config") {
+		t.Error("after load_config the admins are not as configured")
 	}
 }

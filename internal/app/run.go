@@ -276,6 +276,7 @@ func (a *App) Reload() error {
 		a.log.Warn("what changed here needs a restart", "keys", strings.Join(keys, " "))
 	}
 	a.secret.use(c, secured)
+	a.mesh.SetPeople(c.Mesh.admins(), c.Mesh.Tenants)
 	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners, a.config.HTTP = c.Tables, c.ShutdownGrace, c.Listeners, c.HTTP
 	return nil
 }

@@ -286,7 +286,9 @@ func needRestart(old, now *Config) (keys []string) {
 	before, after := old.Relay, now.Relay
 	before.Keys, after.Keys = "", "" // changes at once
 	add("relay", before, after)
-	add("mesh", old.Mesh, now.Mesh)
+	mesh, wanted := old.Mesh, now.Mesh
+	mesh.Admins, mesh.Tenants, wanted.Admins, wanted.Tenants = nil, nil, nil, nil // change at once
+	add("mesh", mesh, wanted)
 	add("events", old.Events.shown(), now.Events.shown())
 	x, y := old.Components, now.Components
 	for _, z := range []*Components{&x, &y} { // read again

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 //	-HEX    it has said ack2 to it
 //	>HEX    a publish is on its way to it: the frame
 //	<HEX    it has acknowledged the publish of this id, or it was given up
+//	@HEX    it was sent the publish of this stamp (rest.go), and all before it but those that follow
+//	~HEX    not the one of this stamp
 //
 // A line is written before the frame is that depends on it, and outlives the process then; a crash of the machine may take the last ones away. Where the file is
 // long for what is left, and when a connection or the router ends, it is written anew. A last line without an end is of a write that was interrupted.
@@ -35,7 +38,11 @@ const (
 	lineReleased = '-'
 	lineWaits    = '>'
 	lineAcked    = '<'
+	lineMark     = '@'
+	lineLate     = '~'
 )
+
+var lineKinds = []byte{lineReleased, lineWaits, lineAcked, lineMark, lineLate}
 
 // longLog is from when on a file is written anew where little of it is left.
 const longLog = 1 << 20
@@ -44,10 +51,12 @@ func (m *Mesh) ackFile(name string) string {
 	return filepath.Join(m.o.Acks, url.PathEscape(name))
 }
 
-// boxes are those of a twin.
+// boxes are what is kept of a twin.
 type boxes struct {
-	in  inbox
-	out outbox
+	in   inbox
+	out  outbox
+	mark int64   // stamp of the newest publish that was sent to it
+	late []int64 // stamps of older ones that it has missed
 }
 
 // parseAcks reads a file. With an error the boxes are what precedes it.
@@ -67,12 +76,15 @@ func parseAcks(b []byte) (x boxes, err error) {
 // take does what a line says.
 func (x *boxes) take(line []byte) error {
 	kind := byte(0)
-	if len(line) > 0 && (line[0] == lineReleased || line[0] == lineWaits || line[0] == lineAcked) {
+	if len(line) > 0 && bytes.IndexByte(lineKinds, line[0]) >= 0 {
 		kind, line = line[0], line[1:]
 	}
 	raw, err := hex.DecodeString(string(line))
 	if err != nil {
 		return err
+	}
+	if kind == lineMark || kind == lineLate {
+		return x.takeStamp(kind, raw)
 	}
 	if kind == lineWaits {
 		var f Frame
@@ -96,14 +108,41 @@ func (x *boxes) take(line []byte) error {
 	return nil
 }
 
-// appendAcks appends a file of what is left.
-func appendAcks(b []byte, in *inbox, out *outbox) []byte {
-	for _, id := range in.ids() {
+// takeStamp does what a line of a stamp says.
+func (x *boxes) takeStamp(kind byte, raw []byte) error {
+	if len(raw) != 8 || raw[0] > 0x7f {
+		return errors.New("not a stamp")
+	}
+	stamp := int64(binary.BigEndian.Uint64(raw))
+	switch {
+	case kind == lineMark:
+		x.mark, x.late = stamp, nil
+	case len(x.late) < maxLate:
+		x.late = append(x.late, stamp)
+	}
+	return nil
+}
+
+func appendStamp(b []byte, stamp int64) []byte {
+	return binary.BigEndian.AppendUint64(b, uint64(stamp))
+}
+
+// appendAcks appends a file of what is left. A mark is left where there may be publishes that are newer, and are not wanted again.
+func appendAcks(b []byte, x *boxes, oldest int64) []byte {
+	for _, id := range x.in.ids() {
 		b = appendLine(b, 0, id.Bytes())
 	}
-	for i := range out.waiting {
-		if p := &out.waiting[i]; p.isKept() {
+	for i := range x.out.waiting {
+		if p := &x.out.waiting[i]; p.isKept() {
 			b = appendLine(b, lineWaits, p.frame)
+		}
+	}
+	if x.mark > oldest {
+		b = appendLine(b, lineMark, appendStamp(nil, x.mark))
+	}
+	for _, stamp := range x.late {
+		if stamp > oldest {
+			b = appendLine(b, lineLate, appendStamp(nil, stamp))
 		}
 	}
 	return b
@@ -143,13 +182,13 @@ func (m *Mesh) loadAcks(t *twin) {
 	if err != nil {
 		m.o.Log.Error("what a component has sent and is to get cannot be read whole", "component", t.name, "file", name, "error", err)
 	}
-	t.in, t.out = x.in, x.out
+	t.boxes, t.noted = x, x.mark
 	t.log.changed = true // it is written anew before it grows: its last line may have no end
 }
 
 // maxAckFile bounds a file: what may be left, three times, and what a batch adds.
 func (m *Mesh) maxAckFile() int {
-	return 3*(2*(m.o.HardQueue+maxMessage)+maxSeen*(2*maxID+1)) + 4*longLog
+	return 3*(2*(m.o.HardQueue+m.o.MaxMessage)+maxSeen*(2*maxID+1)) + 4*longLog
 }
 
 // note adds a line. commit writes it. Called under the lock.
@@ -205,7 +244,7 @@ func (t *twin) openLog() (err error) {
 func (t *twin) rewrite() error {
 	t.log.file.Close() // nil is fine
 	t.log.file, t.log.changed = nil, false
-	name, text := t.m.ackFile(t.name), appendAcks(nil, &t.in, &t.out)
+	name, text := t.m.ackFile(t.name), appendAcks(nil, &t.boxes, t.m.oldest())
 	t.log.size = len(text)
 	if len(text) == 0 {
 		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {

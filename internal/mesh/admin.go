@@ -1,6 +1,9 @@
 package mesh
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // adminCommand is one command of Rembus (rembus.md, 4).
 type adminCommand struct {
@@ -40,6 +43,7 @@ func (l *link) handleAdmin(f *Frame) error {
 		l.m.count.refused.Add(1)
 	}
 	l.respond(f.ID, status, data)
+	l.twin.Load().catchUp()
 	return nil
 }
 
@@ -164,7 +168,14 @@ func (l *link) handleSetup(_ *Frame, c *command) (Status, []byte) {
 
 func (l *link) handleReactive(_ *Frame, c *command) (Status, []byte) {
 	t := l.twin.Load()
-	t.setReactive(c.Status == nil || *c.Status)
+	switch {
+	case c.Status != nil && !*c.Status:
+		t.setReactive(false)
+	case c.LookBack == nil: // rembus.python says no more than that: it gets what its subscriptions want
+		l.m.react(t, math.Inf(1))
+	default:
+		l.m.react(t, *c.LookBack)
+	}
 	t.flush(l)
 	return StatusOK, nil
 }
@@ -199,9 +210,17 @@ func (l *link) handleBrokerConfig(*Frame, *command) (Status, []byte) {
 	return StatusOK, l.m.config()
 }
 
-// handleLoadConfig takes admins and tenants as they are configured. Private topics are a table, kept with every change.
+// handleLoadConfig takes admins and tenants as they are configured now. Private topics are a table, kept with every change.
 func (l *link) handleLoadConfig(*Frame, *command) (Status, []byte) {
-	l.m.setPeople()
+	if l.m.o.People == nil {
+		return StatusOK, nil
+	}
+	admins, tenants, err := l.m.o.People()
+	if err != nil {
+		l.m.o.Log.Error("the configuration cannot be read again", "by", l.login.name, "error", err)
+		return StatusError, appendText(nil, "the configuration cannot be read")
+	}
+	l.m.SetPeople(admins, tenants)
 	return StatusOK, nil
 }
 
@@ -302,17 +321,11 @@ func (m *Mesh) left(t *twin, l *link) {
 		m.saveAcks(t)
 		m.o.Log.Info("a component has gone", "component", t.name, "from", l.from)
 	}
-	l.flushNode()
 	l.inform("connection_down", t)
 }
 
 // inform publishes that a component came or went, as if it had said so itself.
 func (l *link) inform(event string, t *twin) {
 	data := appendText(appendText([]byte{majorArray<<5 | 1, majorMap<<5 | 2}, "event"), event)
-	data = appendText(appendText(data, "cid"), t.name)
-	l.copyOf.twin = t
-	b := appendEnvelope(nil, "topic:", []byte("component_info"), &envelope{data: data})
-	if l.copies.Send(b, nil) == nil {
-		l.copies.Flush()
-	}
+	l.say(t, "component_info", appendText(appendText(data, "cid"), t.name))
 }

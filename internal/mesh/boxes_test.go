@@ -162,19 +162,23 @@ func TestFilesOfAcks(t *testing.T) {
 	one, two := publish(1, flagQoS1), publish(2, flagQoS2)
 	for text, want := range map[string]string{
 		"": "", "0000000000000001\n": "0000000000000001\n",
-		"0000000000000001\n0707070707070707\n-0000000000000001\n": "0707070707070707\n",
-		">" + one + "\n>" + two + "\n0000000000000003\n":          "0000000000000003\n>" + one + "\n>" + two + "\n",
-		">" + one + "\n>" + two + "\n<0000000000000001\n":         ">" + two + "\n",
-		">" + one + "\n>" + two + "\n<0000000000000002\n":         ">" + one + "\n",
-		">" + one + "\n<0000000000000001":                         ">" + one + "\n", // half a line
-		"0000000000000001\nzz\n0000000000000002\n":                "error 0000000000000001\n",
-		">00\n":                                "error ",
-		"<\n" + strings.Repeat("0", 34) + "\n": "error ",
-		">" + publish(1, flagSlot) + "\n":      "error ",
-		"0\n":                                  "error ",
+		"0000000000000001\n0707070707070707\n-0000000000000001\n":                      "0707070707070707\n",
+		">" + one + "\n>" + two + "\n0000000000000003\n":                               "0000000000000003\n>" + one + "\n>" + two + "\n",
+		">" + one + "\n>" + two + "\n<0000000000000001\n":                              ">" + two + "\n",
+		">" + one + "\n>" + two + "\n<0000000000000002\n":                              ">" + one + "\n",
+		">" + one + "\n<0000000000000001":                                              ">" + one + "\n", // half a line
+		"0000000000000001\nzz\n0000000000000002\n":                                     "error 0000000000000001\n",
+		"@0000000000000007\n@0000000000000009\n~0000000000000003\n~0000000000000004\n": "@0000000000000009\n~0000000000000003\n~0000000000000004\n",
+		"~0000000000000003\n@0000000000000009\n":                                       "@0000000000000009\n", // what was missed was sent with it
+		"@8000000000000000\n":                                                          "error ",
+		"~00\n":                                                                        "error ",
+		">00\n":                                                                        "error ",
+		"<\n" + strings.Repeat("0", 34) + "\n":                                         "error ",
+		">" + publish(1, flagSlot) + "\n":                                              "error ",
+		"0\n":                                                                          "error ",
 	} {
 		x, err := parseAcks([]byte(text))
-		got := string(appendAcks(nil, &x.in, &x.out))
+		got := string(appendAcks(nil, &x, 0))
 		if err != nil {
 			got = "error " + got
 		}
@@ -185,12 +189,12 @@ func TestFilesOfAcks(t *testing.T) {
 }
 
 func FuzzAcks(f *testing.F) {
-	f.Add([]byte("0000000000000001\n-0000000000000001\n>841811480000000000000001617401\n<00\n"))
+	f.Add([]byte("0000000000000001\n-0000000000000001\n>841811480000000000000001617401\n<00\n@0000000000000009\n~0000000000000003\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, _ := parseAcks(b)
-		text := appendAcks(nil, &x.in, &x.out)
+		text := appendAcks(nil, &x, 0)
 		again, err := parseAcks(text)
-		if got := appendAcks(nil, &again.in, &again.out); err != nil || !bytes.Equal(got, text) {
+		if got := appendAcks(nil, &again, 0); err != nil || !bytes.Equal(got, text) {
 			t.Fatalf("%q: %q, then %q (%v)", b, text, got, err)
 		}
 		if again.out.bytes != x.out.bytes {

@@ -427,3 +427,98 @@ func TestFilesOfAcksStayShort(t *testing.T) {
 		return len(b) == 30*17
 	})
 }
+
+// A large publish goes the same ways as a small one: to components here and behind another router, to receivers of AMQP, and to who comes later.
+func TestLargeMessages(t *testing.T) {
+	routers := meshOf(t, 2, [2]int{0, 1})
+	r := routers[0]
+	data := append([]byte{0x81, 0x5a, 0, 0x18, 0, 0}, bytes.Repeat([]byte("0123456789abcdef"), 3<<15)...)
+	rcv, err := r.session().NewReceiver(within(t), "topic:t", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := r.component("near", "t"), routers[1].component("far", "t")
+	r.knows("topic:t", 3)
+	bob := r.dial("bob", "tcp")
+	bob.identify("bob")
+	bob.send(&Frame{Type: Publish, Flags: flagQoS1, ID: number(1), HasID: true, Name: []byte("t"), Data: data})
+	later := routers[1].dial("later", "tcp")
+	for _, c := range []*client{near, far, later} {
+		if c == later {
+			later.identify("later")
+			later.admin("t", "subscribe", "msg_from", "1e18")
+			later.react()
+		}
+		f := c.publish()
+		if !bytes.Equal(f.Data, data) {
+			t.Errorf("%s gets %d bytes", c.name, len(f.Data))
+		}
+		c.send(&Frame{Type: Ack, ID: f.ID})
+		c.barrier()
+	}
+	m, err := rcv.Receive(within(t), nil)
+	if err != nil || !bytes.Equal(m.GetData(), data[6:]) {
+		t.Errorf("AMQP: %v", err)
+	}
+	bob.barrier()
+	bob.send(&Frame{Type: Publish, Name: []byte("t"), Data: append([]byte{0x5a, 1, 0, 0, 0}, make([]byte, 1<<24)...)})
+	if _, over := bob.barrier(); !over {
+		t.Error("more than 16 MiB are taken")
+	}
+}
+
+// load_config takes admins and pins as they are configured now; where the configuration is bad, all stays.
+func TestLoadConfig(t *testing.T) {
+	var bad error
+	r := startRouter(t, Options{People: func() ([]string, map[string]string, error) {
+		return []string{"carol"}, map[string]string{".": "77"}, bad
+	}})
+	boss, carol := r.component("boss"), r.component("carol")
+	may := func(c *client, want Status) {
+		t.Helper()
+		if f := c.admin("__config__", "broker_config"); f.Status != want {
+			t.Errorf("%s: %d, want %d", c.name, f.Status, want)
+		}
+	}
+	bad = errors.New("line 7")
+	if f := boss.admin("__config__", "load_config"); f.Status != StatusError {
+		t.Errorf("got %d", f.Status)
+	}
+	may(boss, StatusOK)
+	bad = nil
+	boss.admin("__config__", "load_config")
+	may(boss, StatusError)
+	may(carol, StatusOK)
+	key, kind := provers(t)["rsa"].public(t)
+	for pin, want := range map[string]Status{"78": StatusError, "77": StatusOK} {
+		c := r.dial("new", "ws")
+		if f := c.ask(&Frame{Type: Register, Name: []byte("new"), Pin: []byte(pin), Key: key, KeyType: kind}); f.Status != want {
+			t.Errorf("pin %s: %d, want %d", pin, f.Status, want)
+		}
+	}
+}
+
+// Methods that were exposed before are chosen by the policy that the router has now.
+func TestPolicyChanges(t *testing.T) {
+	table := routetable.New()
+	first := startRouterOn(t, table, Options{})
+	for _, name := range []string{"one", "two"} {
+		first.component(name).admin("m", "expose")
+	}
+	first.once.Do(first.stop)
+	r := startRouterOn(t, table, Options{Policy: "round_robin"})
+	var exposers []*client
+	for _, name := range []string{"one", "two"} {
+		exposers = append(exposers, r.component(name))
+	}
+	caller := r.component("caller")
+	for i := range 4 {
+		id := number(uint64(100 + i))
+		caller.send(&Frame{Type: Request, ID: id, Name: []byte("m"), Data: []byte{0x80}})
+		if f := exposers[i%2].next(); f.Type != Request {
+			t.Fatalf("got %+v", f)
+		}
+		exposers[i%2].send(&Frame{Type: Response, ID: id, Data: []byte{0xf6}})
+		caller.next()
+	}
+}

@@ -83,11 +83,14 @@ func (g *gateway) visitor(r *http.Request) (v *visit, refusal string) {
 	return g.m.visit(name, attested, isOfThisMachine(r), r.RemoteAddr), ""
 }
 
+// maxBody bounds a body, and what becomes of it: it is held several times over.
+func (g *gateway) maxBody() int { return min(g.m.o.MaxMessage, 1<<20) }
+
 // body reads the body; false where it is refused, and that is said.
 func (g *gateway) body(w http.ResponseWriter, r *http.Request) (b []byte, ok bool) {
 	slow := http.NewResponseController(w)
 	slow.SetReadDeadline(time.Now().Add(handshakeWait))
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.m.o.MaxMessage)))
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.maxBody())))
 	if err != nil {
 		status := http.StatusBadRequest
 		if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
@@ -109,7 +112,7 @@ func (g *gateway) arguments(body []byte) (data []byte, err error) {
 	if json.Unmarshal(body, &text) != nil || text[0] != '[' && text[0] != '{' {
 		return nil, errors.New("the body is no array or object of JSON")
 	}
-	if data, err = cborOf(text); err == nil && len(data) > g.m.o.MaxMessage {
+	if data, err = cborOf(text); err == nil && len(data) > g.maxBody() {
 		err = errors.New("the arguments are too long")
 	}
 	return data, err

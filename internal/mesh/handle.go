@@ -98,7 +98,37 @@ func (l *link) passOn(t *twin, f *Frame) error {
 	if l.topic != nil && string(l.topic) != topic {
 		l.flushNode() // a peer gets what it is sent in the order that it came, whatever the topics
 	}
+	l.in.Tag = l.keep(t, f)
 	return l.sendTopic(f.Name, &e)
+}
+
+// keep has a publish that is sent on be kept for who comes later, and gives its stamp.
+func (l *link) keep(t *twin, f *Frame) int64 {
+	s := l.m.rest
+	if s == nil || l.m.o.Server { // nothing goes from one component of a server to another
+		return 0
+	}
+	if t.kin.Load() != 0 && f.Flags == flagSlot { // it has its id for routers alone
+		plain := *f
+		plain.Flags, plain.HasID = 0, false
+		f = &plain
+	}
+	return s.record(l, t.line, f)
+}
+
+// say publishes what the router itself has to say of a twin, as if that had said it.
+func (l *link) say(t *twin, topic string, data []byte) {
+	l.flushNode()
+	l.copyOf.twin = t
+	l.copies.Tag = l.keep(t, &Frame{Type: Publish, Name: []byte(topic), Data: data})
+	if l.m.rest != nil {
+		l.m.rest.write()
+		defer l.m.rest.landed(l)
+	}
+	b := appendEnvelope(nil, "topic:", []byte(topic), &envelope{data: data})
+	if l.copies.Send(b, nil) == nil {
+		l.copies.Flush()
+	}
 }
 
 // taken keeps the id of a publish that is sent on.
@@ -346,7 +376,7 @@ func (l *link) handleResponse(f *Frame) {
 	if q.answers != nil {
 		q.answers(f)
 		if f.Status == StatusOK {
-			l.copyRequest(q)
+			l.say(q.from, q.topic, q.data)
 		}
 		return
 	}
@@ -354,17 +384,7 @@ func (l *link) handleResponse(f *Frame) {
 	answer.ID = q.id
 	q.from.send(l, &answer)
 	if f.Status == StatusOK {
-		l.copyRequest(q)
-	}
-}
-
-// copyRequest sends the arguments of a request that was done to the subscribers of its topic, but to who has asked.
-func (l *link) copyRequest(q *question) {
-	l.flushNode()
-	l.copyOf.twin = q.from
-	b := appendEnvelope(nil, "topic:", []byte(q.topic), &envelope{data: q.data})
-	if l.copies.Send(b, nil) == nil {
-		l.copies.Flush()
+		l.say(q.from, q.topic, q.data) // the subscribers of the topic get the arguments, but who has asked
 	}
 }
 

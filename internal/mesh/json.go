@@ -125,6 +125,8 @@ func (o *object) typedCall(f *Frame, t *typed, kind uint64) (err error) {
 		if present(t.Meta) {
 			f.Data, err = cborOf(t.Meta)
 		}
+	case f.Type == Admin && present(t.Data): // the map, else its keys are among the others
+		f.Data, err = cborOf(t.Data)
 	case f.Type == Admin:
 		f.Data, err = cborWithout(o.Params, "type", "__type__")
 	case f.Type == Unregister:

@@ -108,7 +108,7 @@ func (g *gateway) handleRPC(w http.ResponseWriter, r *http.Request) {
 func (g *gateway) run(v *visit, r *http.Request, calls []rpcCall) {
 	for i := range calls {
 		c := &calls[i]
-		if c.err == nil && len(c.frame.Data) > g.m.o.MaxMessage {
+		if c.err == nil && len(c.frame.Data) > g.maxBody() {
 			c.err = errors.New("the arguments are too long")
 		}
 		switch {

@@ -62,8 +62,7 @@ type source struct {
 func (m *Mesh) serve(t transport, dialled *peer) error {
 	l := &link{m: m, t: t, dialled: dialled, from: t.remote().String(), loopback: isLoopback(t.remote())}
 	l.source.link, l.copyOf.link = l, l
-	l.in = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.source, Own: "peer"})
-	l.copies = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.copyOf, Own: "peer"})
+	l.in, l.copies = m.inlet(&l.source), m.inlet(&l.copyOf)
 	if !m.join(l) {
 		t.close(goingAway, "the router takes no more connections")
 		t.end()
@@ -83,6 +82,11 @@ func (m *Mesh) serve(t transport, dialled *peer) error {
 		l.alarm.Stop()
 	}
 	return err
+}
+
+// inlet makes a way into the node.
+func (m *Mesh) inlet(s *source) *forwarder.Inlet {
+	return m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: s, Own: "peer", MaxMessage: m.o.MaxMessage + 16<<10})
 }
 
 func isLoopback(a net.Addr) bool {
@@ -236,6 +240,10 @@ const manyDirty = 32
 func (l *link) flushNode() {
 	if l.pending {
 		l.pending = false
+		if s := l.m.rest; s != nil {
+			s.write()
+			defer s.landed(l)
+		}
 		l.in.Flush()
 	}
 	l.arena, l.topic = l.arena[:0], nil

@@ -34,9 +34,16 @@ type Options struct {
 	Shutdown      func()            // ends the process
 	Debug         func(on bool)     // sets the level of the log; nil: it stays
 
+	// People reads admins and tenants as they are configured now; nil: they stay.
+	People func() (admins []string, tenants map[string]string, err error)
+
 	Keys   string            // directory of public keys and secrets; empty: those that are registered are kept in memory
 	Acks   string            // directory that keeps what is not acknowledged; empty: it is forgotten with the router
+	Rest   string            // directory that keeps what is published; empty: memory
 	Grants *routetable.Table // who may use private topics; nil: a table in memory
+
+	Retention      time.Duration // how long publishes are kept for components that come later; 0 is 24 h, negative not at all
+	RetentionBytes int           // and how many bytes of them at most; 0 is 256 MiB. In memory at most 16 MiB
 
 	AckTimeout       time.Duration // for an ack of a publish; 0 is 2 s
 	SendRetries      int           // how often one is sent again; 0 is 10, -1 never
@@ -46,7 +53,7 @@ type Options struct {
 
 	Connections int // of peers; 0 is 10000
 
-	MaxMessage int // bytes; 0 is 1 MiB, which is the most
+	MaxMessage int // bytes; 0 is 16 MiB less 16 KiB, which is the most
 	HardQueue  int // bytes that may wait for one peer; 0 is 16 MiB
 	HardCount  int // publishes that may wait for one peer's acks; 0 is 5000
 
@@ -56,14 +63,11 @@ type Options struct {
 }
 
 // maxMessage is a little less than what an inlet takes, for the envelope.
-const maxMessage = 1<<20 - 16<<10
+const maxMessage = 16<<20 - 16<<10
 
 func (o Options) withDefaults(n *forwarder.Node) Options {
 	o.Name = cmp.Or(o.Name, n.Name())
 	o.Version = cmp.Or(o.Version, "devel")
-	if o.Admins == nil {
-		o.Admins = []string{"boss"}
-	}
 	o.AckTimeout = cmp.Or(o.AckTimeout, 2*time.Second)
 	o.SendRetries = max(cmp.Or(o.SendRetries, 10), 0)
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, 20*time.Second)
@@ -71,6 +75,10 @@ func (o Options) withDefaults(n *forwarder.Node) Options {
 	o.PingEvery = cmp.Or(o.PingEvery, 30*time.Second)
 	o.MaxMessage = min(cmp.Or(o.MaxMessage, maxMessage), maxMessage)
 	o.Connections = cmp.Or(o.Connections, 10_000)
+	o.Retention = cmp.Or(o.Retention, 24*time.Hour)
+	if o.RetentionBytes = cmp.Or(o.RetentionBytes, 256<<20); o.Rest == "" {
+		o.RetentionBytes = min(o.RetentionBytes, 16<<20)
+	}
 	o.HardQueue = cmp.Or(o.HardQueue, 16<<20)
 	o.HardCount = cmp.Or(o.HardCount, 5000)
 	if o.Grants == nil {
@@ -91,6 +99,7 @@ type Mesh struct {
 	table   *routetable.Table
 	grants  *admin.Core // of the second table
 	keys    *keyring
+	rest    *rest  // nil: nothing is kept
 	eid     uint64 // what this router marks commands with that it has seen
 	mark    uint64 // what routers of our kind know it by, in this life
 	started time.Time
@@ -133,7 +142,7 @@ type Mesh struct {
 
 // counters are told by Counters.
 type counters struct {
-	published, requests, refused, badFrames, gaveUp, dropped, flooded, floodedTwice atomic.Uint64
+	published, requests, refused, badFrames, gaveUp, dropped, flooded, floodedTwice, replayed, behind atomic.Uint64
 }
 
 // New makes the mesh of a node. It handles the node's peer: hops from now on; Stop ends it.
@@ -149,17 +158,22 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m.account = &admin.Account{Name: "mesh", Send: schemes}
 	m.grants = admin.New(m.o.Grants, admin.Options{})
 	m.keys = newKeyring(m.o.Keys)
+	if m.o.Retention > 0 {
+		m.rest = openRest(m.o.Rest, m.o.Retention, m.o.RetentionBytes, m.o.Log)
+	}
+	cleanMarks(m.o.Acks, time.Unix(0, m.oldest()))
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.private.Store(m.o.Grants.Snapshot().Len() > 0)
+	m.SetPeople(m.o.Admins, m.o.Tenants)
 	m.kin = newKin(m)
 	m.o.Grants.OnChange(func(routetable.Change) {
 		m.private.Store(m.o.Grants.Snapshot().Len() > 0)
 		m.kin.regrant()
 	})
-	m.setPeople()
 	m.kin.clean()
+	m.repick()
 	m.own = newTwin(m, ownName)
-	m.copies = node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &m.copyOf, Own: "peer"})
+	m.copies = m.inlet(&m.copyOf)
 	m.names.wake, m.names.here = m.kin.wake, m.o.Server
 	m.unwatch = m.names.watch(m.table)
 	node.Handle("peer", m)
@@ -168,16 +182,19 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	return m
 }
 
-// setPeople takes admins and tenants from the options.
-func (m *Mesh) setPeople() {
-	admins := map[string]bool{}
-	for _, name := range m.o.Admins {
-		admins[name] = true
+// SetPeople says who may give privileged commands from now on (nil: boss), and the pins by tenant with which names may be registered.
+func (m *Mesh) SetPeople(admins []string, tenants map[string]string) {
+	if admins == nil {
+		admins = []string{"boss"}
 	}
-	m.admins.Store(&admins)
+	set := map[string]bool{}
+	for _, name := range admins {
+		set[name] = true
+	}
+	m.admins.Store(&set)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tenants = m.o.Tenants
+	m.tenants = tenants
 }
 
 // newEID draws the mark of a router. Its top bit is set: Rembus.jl wants marks of eight bytes (rembus.md, 6.2).
@@ -198,10 +215,23 @@ func newID() ID {
 // Counters are what the mesh counts, by name.
 func (m *Mesh) Counters() map[string]uint64 {
 	c := &m.count
-	return map[string]uint64{
+	all := map[string]uint64{
 		"meshPublished": c.published.Load(), "meshRequests": c.requests.Load(), "meshRefused": c.refused.Load(), "meshBadFrames": c.badFrames.Load(),
 		"meshGaveUp": c.gaveUp.Load(), "meshDropped": c.dropped.Load(), "meshFlooded": c.flooded.Load(), "meshFloodedTwice": c.floodedTwice.Load(),
+		"meshReplayed": c.replayed.Load(), "meshBehind": c.behind.Load(),
 	}
+	if m.rest != nil {
+		m.rest.counters(all)
+	}
+	return all
+}
+
+// oldest is the stamp before which nothing is kept.
+func (m *Mesh) oldest() int64 {
+	if m.rest == nil {
+		return time.Now().UnixNano()
+	}
+	return time.Now().Add(-m.o.Retention).UnixNano()
 }
 
 // caller is who commands of the mesh come from.
@@ -237,6 +267,9 @@ func (m *Mesh) clock() {
 		case <-m.ctx.Done():
 			return
 		case now := <-t.C:
+			if m.rest != nil {
+				m.rest.sweep(now)
+			}
 			for _, tw := range m.busyTwins() {
 				if !tw.tick(now) {
 					m.idle(tw)
@@ -312,6 +345,9 @@ func (m *Mesh) release() {
 	for _, t := range twins {
 		m.saveAcks(t)
 		t.giveUp()
+	}
+	if m.rest != nil {
+		m.rest.close()
 	}
 }
 

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ type laneKey struct {
 	kind    laneKind
 	name    string // the topic, the method, or what was looked up
 	pattern string // of laneSpace
+	own     bool   // name is that of a topic, as it was looked up
 }
 
 type laneKind uint8
@@ -56,9 +58,9 @@ func keyOf(pattern, name string, byTopic bool) laneKey {
 	if topic, ok := strings.CutPrefix(name, "topic:"); ok {
 		space := strings.TrimPrefix(pattern, "topic:")
 		if space != pattern && space != "*" && isSpace(space) && !byTopic {
-			return laneKey{laneSpace, topic, space}
+			return laneKey{laneSpace, topic, space, true}
 		}
-		return laneKey{kind: laneTopic, name: topic}
+		return laneKey{kind: laneTopic, name: topic, own: true}
 	}
 	if method, ok := strings.CutPrefix(name, "rpc:"); ok {
 		return laneKey{kind: laneCall, name: method}
@@ -111,16 +113,16 @@ func (l *lane) publish(batch []*forwarder.Copy) (taken int, err error) {
 		return 0, forwarder.ErrGone
 	}
 	for _, c := range batch {
-		if t.full() || t.link != nil && l.clogged() {
+		if s, ok := c.Message().Source().(*source); ok {
+			by = s.link
+		}
+		keeps, bad, full := l.send(c, &now)
+		if full {
 			err = forwarder.ErrBusy
 			t.m.count.dropped.Add(1)
 			break
 		}
 		taken++
-		if s, ok := c.Message().Source().(*source); ok {
-			by = s.link
-		}
-		keeps, bad := l.send(c, &now)
 		switch {
 		case bad != nil:
 			defer c.Settle(*bad)
@@ -129,6 +131,10 @@ func (l *lane) publish(batch []*forwarder.Copy) (taken int, err error) {
 		}
 	}
 	t.trim()
+	if t.m.rest != nil {
+		t.m.rest.write()
+		t.noteMark()
+	}
 	t.commit()
 	t.done = nil
 	t.mu.Unlock()
@@ -148,26 +154,67 @@ func (l *lane) clogged() bool {
 	return tr.Pending() >= l.t.m.o.HardQueue
 }
 
-// send sends one copy. keeps tells that its outcome comes later; bad is the outcome of one that a peer of Rembus cannot be given. Called under the twin's lock.
-func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forwarder.Outcome) {
+// send sends one copy. keeps tells that its outcome comes later; bad is the outcome of one that a peer of Rembus cannot be given; full tells that there is no
+// room for it. Called under the twin's lock.
+func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forwarder.Outcome, full bool) {
 	t := l.t
 	e, from, err := l.open(c)
 	if err != "" {
 		o := forwarder.Rejected(wire.CondNotAllowed, err)
-		return false, &o
+		return false, &o, false
 	}
-	if !t.reactive || from == t || from != nil && !from.reaches(t) {
-		return false, nil
+	wanted := from == nil && !c.Message().Settled && l.kind != laneSpace // a sender of AMQP waits for the outcome: it is the ack
+	stamp := l.stamp(c, &e, from)
+	if from == t || from != nil && !from.reaches(t) || t.m.private.Load() && !t.m.mayHear(t, l.name) {
+		return false, nil, false
 	}
-	if t.m.private.Load() && !t.m.mayHear(t, l.name) {
-		return false, nil
+	full = t.full() || t.link != nil && l.clogged()
+	if full && stamp != 0 && t.fallsBehind() {
+		full = false // it is at rest, and goes out from there
 	}
+	if full || !t.isDue(stamp, wanted) {
+		return false, nil, full
+	}
+	t.sent(stamp)
+	f := l.frame(c, &e, from, wanted)
+	if !wanted {
+		c = nil
+	} else {
+		c.Keep()
+	}
+	t.put(l, &f, &e, c, now)
+	return wanted, nil, false
+}
+
+// stamp is that of a copy as it is kept, 0 where it is not: what is found by a name that is no topic, or was found by another topic, is no publish for those who come later.
+func (l *lane) stamp(c *forwarder.Copy, e *envelope, from *twin) int64 {
+	s := l.t.m.rest
+	switch {
+	case s == nil || !l.own:
+		return 0
+	case from != nil:
+		if topic, ok := bytes.CutPrefix(e.to, []byte("topic:")); ok && string(topic) == l.name {
+			return c.Message().Tag()
+		}
+		return 0
+	}
+	return s.recordCopy(copyKey{c.Serial(), l.name}, func() *Frame {
+		f := &Frame{Type: Publish, Name: []byte(l.name), Data: e.appendPayload(nil)}
+		if !c.Message().Settled {
+			f.Flags, f.HasID, f.ID = flagQoS1, true, serialID(c)
+		}
+		return f
+	})
+}
+
+// frame is the head of what a subscriber gets: type, flags and id.
+func (l *lane) frame(c *forwarder.Copy, e *envelope, from *twin, wanted bool) Frame {
 	f := Frame{Type: Publish}
 	if l.kind == laneTopic {
 		f.ID, _ = MakeID(e.id)
 		f.Flags, f.HasID = e.flags, e.hasID
 	}
-	kin := t.kin.Load() != 0
+	kin := l.t.kin.Load() != 0
 	if from != nil && from.kin.Load() != 0 && f.Flags == flagSlot && !kin {
 		f.Flags, f.HasID = 0, false // it has its id for routers alone
 	}
@@ -175,35 +222,38 @@ func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forward
 		f.Flags, f.HasID = flagSlot, true
 	}
 	if kin && from == nil {
-		f.ID = t.m.idOf(c)
+		f.ID = l.t.m.idOf(c)
 	}
-	wanted := from == nil && !c.Message().Settled && l.kind != laneSpace
-	if wanted { // a sender of AMQP waits for the outcome: it is the ack
+	if wanted {
 		if f.Flags, f.HasID = flagQoS1, true; !kin {
 			f.ID = newID()
 		}
 	}
-	t.frame = l.appendPublish(t.frame[:0], &f, &e)
+	return f
+}
+
+// put sends a publish: on the wire, or behind what waits. c has its outcome; nil: nobody asks. Called under the lock.
+func (t *twin) put(l *lane, f *Frame, e *envelope, c *forwarder.Copy, now *time.Time) {
+	t.frame = l.appendPublish(t.frame[:0], f, e)
 	if f.QoS() == 0 && len(t.out.waiting) == 0 {
 		t.writeOwn()
-		return false, nil
-	}
-	p := parcel{frame: append([]byte(nil), t.frame...), id: f.ID, qos: f.QoS()}
-	if wanted {
-		c.Keep()
-		p.copy = c
+		return
 	}
 	if now.IsZero() {
 		*now = time.Now()
 	}
-	t.push(p, *now)
-	return wanted, nil
+	t.push(parcel{frame: bytes.Clone(t.frame), id: f.ID, qos: f.QoS(), copy: c}, *now)
 }
 
 // idOf is the id by which routers know a message that came by AMQP, whichever of them it is sent to.
 func (m *Mesh) idOf(c *forwarder.Copy) ID {
-	id, _ := MakeID(binary.LittleEndian.AppendUint64(nil, c.Serial()))
+	id := serialID(c)
 	m.passes(id)
+	return id
+}
+
+func serialID(c *forwarder.Copy) (id ID) {
+	id, _ = MakeID(binary.LittleEndian.AppendUint64(nil, c.Serial()))
 	return id
 }
 

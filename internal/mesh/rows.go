@@ -58,6 +58,22 @@ func (m *Mesh) pick() (routetable.Pick, routetable.Balance) {
 	return routetable.PickFirst, routetable.LeastBusy
 }
 
+// repick has the rows of methods that are there already chosen by the policy of now.
+func (m *Mesh) repick() {
+	pick, balance := m.pick()
+	var commands []admin.Command
+	for r := range m.table.Snapshot().Routes() {
+		if strings.HasPrefix(r.Pattern, "rpc:") && strings.HasPrefix(r.Origin, "peer:") && (r.Pick != pick || r.Balance != balance) {
+			row := *r
+			row.Pick, row.Balance = pick, balance
+			commands = append(commands, admin.Assert{Route: row})
+		}
+	}
+	if len(commands) > 0 {
+		m.do("", admin.Together{Commands: commands})
+	}
+}
+
 // call are the rows by which a twin is named in a direct request.
 func call(name string) []routetable.Route {
 	var rows []routetable.Route

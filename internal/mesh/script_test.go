@@ -120,7 +120,7 @@ func (r *router) dial(name, kind string) *client {
 		}
 		c.tr = newTCPTransport(nc, &o)
 	} else {
-		ws, err := websocket.Dial(context.Background(), "ws://"+r.ws+"/", websocket.DialOptions{})
+		ws, err := websocket.Dial(context.Background(), "ws://"+r.ws+"/", websocket.DialOptions{Conn: websocket.Options{MaxMessage: maxMessage}})
 		if err != nil {
 			r.t.Fatal(err)
 		}

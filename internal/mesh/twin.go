@@ -16,6 +16,7 @@ type twin struct {
 	name   string
 	tenant string
 	named  bool
+	line   string // the name as it stands in lines of what is kept
 
 	open        atomic.Bool                         // it has a connection
 	relays      atomic.Bool                         // it is a router, which passes on what others say
@@ -26,12 +27,14 @@ type twin struct {
 	mu       sync.Mutex // guards what follows; the lock of link's transport may be taken under it
 	link     *link      // nil: it is away
 	reactive bool       // it wants publishes
-	out      outbox
-	in       inbox
-	log      boxLog           // of in and out
-	asked    map[ID]*question // requests that it has not answered, by the id that it knows
-	lanes    map[laneKey]*lane
-	alarmed  bool // something has begun to wait, and the clock does not know
+	boxes
+	log     boxLog           // of the boxes
+	noted   int64            // the mark that log has
+	replay  *replay          // it is catching up; nil: it has
+	covered int64            // up to here it has got what it was to get, by a replay
+	asked   map[ID]*question // requests that it has not answered, by the id that it knows
+	lanes   map[laneKey]*lane
+	alarmed bool // something has begun to wait, and the clock does not know
 
 	// Scratch of Deliver.
 	frame []byte
@@ -39,7 +42,7 @@ type twin struct {
 }
 
 func newTwin(m *Mesh, name string) *twin {
-	return &twin{m: m, name: name, tenant: tenantOf(name), named: isNamed(name)}
+	return &twin{m: m, name: name, tenant: tenantOf(name), named: isNamed(name), line: escapeName(name)}
 }
 
 // question is a request that waits for its answer.
@@ -150,9 +153,13 @@ func (t *twin) acked(by *link, id ID) {
 		}
 		t.pump(time.Now())
 	}
+	behind := t.replay != nil && len(t.out.waiting) < t.m.o.HardCount/4
 	t.mu.Unlock()
 	if ok && p.copy != nil {
 		p.copy.Settle(accepted)
+	}
+	if behind {
+		t.catchUp()
 	}
 	t.flush(by)
 }
@@ -179,6 +186,9 @@ func (t *twin) tick(now time.Time) (waits bool) {
 		}
 		if lost != nil {
 			t.noteAcked(lost)
+		}
+		if t.replay != nil && !t.replay.busy {
+			t.m.running.Go(t.catchUp)
 		}
 		t.pump(now)
 	}
@@ -216,7 +226,7 @@ func (t *twin) waits() bool {
 	return t.waitsLocked()
 }
 
-func (t *twin) waitsLocked() bool { return len(t.asked) > 0 || t.out.tries > 0 }
+func (t *twin) waitsLocked() bool { return len(t.asked) > 0 || t.out.tries > 0 || t.replay != nil }
 
 // ask sends a request, and keeps who is to have the answer. An id that is out already is another's: then it goes by one of ours. ok is false where the
 // twin is away.
@@ -279,7 +289,7 @@ func (t *twin) detach(l *link) bool {
 	if t.link != l {
 		return false
 	}
-	t.link, t.reactive = nil, false
+	t.link, t.reactive, t.replay = nil, false, nil
 	t.out.interrupted()
 	t.open.Store(false)
 	return true
@@ -291,6 +301,8 @@ func (t *twin) setReactive(on bool) {
 	defer t.mu.Unlock()
 	if t.reactive = on; on {
 		t.pump(time.Now())
+	} else {
+		t.replay = nil
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/fingerpost/fingerpost/forwarder"
 )
 
 // visit is a component that is there for one request of HTTP. It has a link and a twin like others, so that what it says is treated as what they say; but
@@ -30,8 +28,7 @@ func (m *Mesh) visit(name string, attested, loopback bool, from string) *visit {
 	t.attach(l, false, false)
 	l.use(t)
 	l.source.link, l.copyOf.link = l, l
-	l.in = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.source, Own: "peer"})
-	l.copies = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.copyOf, Own: "peer"})
+	l.in, l.copies = m.inlet(&l.source), m.inlet(&l.copyOf)
 	return &visit{m, l, x}
 }
 
