@@ -376,7 +376,7 @@ func (l *link) handleResponse(f *Frame) {
 	if q.answers != nil {
 		q.answers(f)
 		if f.Status == StatusOK {
-			l.say(q.from, q.topic, q.data)
+			l.m.copyRequest(q)
 		}
 		return
 	}
