@@ -50,6 +50,8 @@ func (e *edit) do(op *Op) error {
 		return nil
 	case VerbRollback:
 		return e.rollback(op)
+	case VerbObject:
+		return e.object(op)
 	}
 	return &RefusedError{What: fmt.Sprintf("unknown verb %d", op.Verb)}
 }

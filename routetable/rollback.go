@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Rollback makes the configured rows and the match mode those of an earlier revision, as a new change: address texts, origins, columns and
+// Rollback makes the configured rows, the objects and the match mode those of an earlier revision, as a new change: address texts, origins, columns and
 // the order of the rows among each other. Learned rows are not touched. Rows that come back get new ids. A revision that the history does
 // not reach is a RefusedError. It can be undone as any other change.
 func (t *Table) Rollback(a Author, revision uint64) (Change, error) {
@@ -41,6 +41,9 @@ func (e *edit) rollback(op *Op) error {
 		}
 	}
 	e.s.match = p.match
+	for name, text := range p.objects {
+		e.setObject(name, text)
+	}
 	return e.reach(goals, moved)
 }
 

@@ -106,11 +106,15 @@ func changeAnswer(ch routetable.Change) answer {
 		}
 	}
 	note := ShortNote(ch.Note)
-	return answer{status: StatusOK, text: note, body: map[string]any{
+	body := map[string]any{
 		"revision": ch.Revision, "generation": ch.Generation,
 		"added": uint64(len(ch.Added)), "removed": uint64(len(ch.Removed)), "updated": uint64(len(ch.Updated)),
 		"note": note, "warnings": warnings, "rows": rows,
-	}}.with("revision", ch.Revision)
+	}
+	if len(ch.Objects) > 0 {
+		body["objects"] = ObjectMaps(ch.Objects)
+	}
+	return answer{status: StatusOK, text: note, body: body}.with("revision", ch.Revision)
 }
 
 // ShortNote says each part of a change's note once: a batch of many ops has a part for each.
