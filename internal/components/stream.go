@@ -46,7 +46,8 @@ type stream struct {
 	spare   []settled
 	dialect dialect
 	learned bool // it has shown its dialect
-	unsaid  bool // it was sent values before it showed its dialect, and has said nothing since
+	unsaid  bool // it was written to before it showed its dialect, and has said nothing since
+	tried   bool // it was sent values
 	held    int  // events of its own without outcome
 	paused  bool // it sends no more until there are less
 	isLater bool // in Broker.later; guarded by that
@@ -138,6 +139,7 @@ func (s *stream) Next() (m []byte, ok bool) {
 		}
 		if age(x.msg, int64(s.b.o.Now().Sub(x.at))) {
 			s.sending = x
+			s.tried = s.tried || x.copy != nil
 			return s.inDialect(x.msg), true
 		}
 		s.finish(x, forwarder.Expired())
@@ -222,7 +224,7 @@ func (s *stream) heard(seen dialects) {
 func (s *stream) guess() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.learned || !s.unsaid {
+	if s.learned || !s.unsaid || !s.tried || errors.Is(s.reason, errReplaced) || errors.Is(s.reason, errShutdown) {
 		return
 	}
 	other := dialect3
