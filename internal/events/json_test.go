@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -110,7 +111,12 @@ func TestTimesGoThereAndBack(t *testing.T) {
 			t.Errorf("%s, want %s", text, want)
 		}
 	}
-	for _, bad := range []string{"", "yesterday", "2026-07-01", "2026-07-01T12:00:00", "1234567890", "9999-07-01T12:00:00Z"} {
+	for text, want := range map[string]int64{"9999-12-31T23:59:59.9999999Z": math.MaxInt64, "0001-01-01T00:00:00Z": 0, "1969-12-31T23:59:59Z": 0, "1970-01-01T00:00:00+01:00": 0} {
+		if got, err := parseTime(text); got != want || err != nil {
+			t.Errorf("%s is read as %d, %v", text, got, err)
+		}
+	}
+	for _, bad := range []string{"", "yesterday", "2026-07-01", "2026-07-01T12:00:00", "1234567890"} {
 		if _, err := parseTime(bad); err == nil {
 			t.Errorf("%q is read", bad)
 		}
