@@ -22,7 +22,7 @@ build: ## bin/router and bin/routectl
 	go build -o bin/ ./cmd/router ./cmd/routectl
 
 test: parts ## the whole suite
-	@$(SUMMED) -timeout 540s ./...
+	@$(SUMMED) -timeout 14m ./...
 
 interop: parts broker ## foreign clients and bad peers, with more messages and the slow cases
 	@$(SUMMED) -timeout 40m -tags heavy ./interop

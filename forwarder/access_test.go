@@ -452,7 +452,7 @@ func (g *glutton) Flow(l *engine.Link) {
 		g.size = 0
 	}
 }
-func (g *glutton) AfterInput()              {}
+func (g *glutton) AfterInput(bool)          {}
 func (g *glutton) BeforeFlush()             {}
 func (g *glutton) TakeWork() transport.Work { return nil }
 

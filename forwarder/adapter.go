@@ -96,17 +96,17 @@ func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) erro
 }
 
 // Flush hands the copies of what was sent to their outlets.
-func (in *Inlet) Flush() { in.c.AfterInput() }
+func (in *Inlet) Flush() { in.c.AfterInput(false) }
 
 // Source is what the inlet that the message came by was made with; nil for one that came over AMQP.
 func (m *Message) Source() any { return m.source }
 
 // Keep makes the copy's message one that outlives Deliver: what an outlet keeps until later.
-func (c *Copy) Keep() { c.Message.keep() }
+func (c *Copy) Keep() { c.in.keep() }
 
 // Expires is when a copy that was not sent is given back (Released), and whether it is the message's life that ends then (Expired).
 func (c *Copy) Expires() (at time.Time, life bool) {
-	return time.Unix(0, c.expires), c.Message.until != 0 && c.Message.until <= c.expires
+	return time.Unix(0, c.expires), c.in.until != 0 && c.in.until <= c.expires
 }
 
 // Expired is the outcome of a copy whose message's life was over before it was sent.
@@ -150,5 +150,5 @@ func (c *Copy) Serial() uint64 {
 	return maphash.Comparable(planSeed, struct {
 		link      *inlink
 		seq, born uint64
-	}{c.in.link, c.in.seq, uint64(c.Message.born)})
+	}{c.in.link, c.in.seq, uint64(c.in.born)})
 }

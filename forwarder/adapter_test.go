@@ -63,7 +63,7 @@ func (p *pen) Deliver(batch []*forwarder.Copy) (int, error) {
 // take gives the nth copy that came, from 0.
 func (p *pen) take(t *testing.T, n int) *forwarder.Copy {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		p.mu.Lock()
 		if len(p.kept) > n {
 			defer p.mu.Unlock()
@@ -119,11 +119,11 @@ func TestOutletOfAnotherProtocol(t *testing.T) {
 	m.ApplicationProperties = wire.Map{{Key: "k", Value: "v"}}
 	x := s.put(m, false)
 	c := a.take(t, 0)
-	data, kind, ok := c.Message.Data()
-	if !ok || kind != "application/json" || len(data) != 10 || c.Hop.Text != "peer:a" || c.Message.Source() != nil {
-		t.Errorf("got %q, %q, %v, %s, %v", data, kind, ok, c.Hop.Text, c.Message.Source())
+	data, kind, ok := c.Message().Data()
+	if !ok || kind != "application/json" || len(data) != 10 || c.Hop().Text != "peer:a" || c.Message().Source() != nil {
+		t.Errorf("got %q, %q, %v, %s, %v", data, kind, ok, c.Hop().Text, c.Message().Source())
 	}
-	if v, ok := c.Message.Property("k"); !ok || v != "v" {
+	if v, ok := c.Message().Property("k"); !ok || v != "v" {
 		t.Errorf("property k: got %q, %v", v, ok)
 	}
 	c.Settle(forwarder.Rejected(wire.CondNotAllowed, "not here"))
@@ -168,8 +168,8 @@ func TestInlet(t *testing.T) {
 	in.Flush()
 	clear(payload) // the reader's buffer is used again
 	c := a.take(t, 0)
-	if data, _, ok := c.Message.Data(); !ok || len(data) != 10 || c.Message.Source() != any("there") {
-		t.Errorf("got %q, %v, %v", data, ok, c.Message.Source())
+	if data, _, ok := c.Message().Data(); !ok || len(data) != 10 || c.Message().Source() != any("there") {
+		t.Errorf("got %q, %v, %v", data, ok, c.Message().Source())
 	}
 	c.Settle(forwarder.Outcome{Kind: wire.Accepted})
 	got := h.message(0)

@@ -30,7 +30,7 @@ func (d *delivery) next(c *Copy, more *[]*Copy) step {
 	if c.fate == fateLate || c.fate == fateExpired || d.Settled && c.state == copySent {
 		return isOver
 	}
-	if c.tail != nil && !c.tail.mayBegin() {
+	if t := c.had().tail; t != nil && !t.mayBegin() {
 		return isOver
 	}
 	picked := false // some group picked one of its rows for the copy
@@ -76,7 +76,7 @@ type triedOf struct {
 }
 
 func (c *Copy) triedIn(group int32) uint64 {
-	for _, x := range c.triedAround {
+	for _, x := range c.had().triedAround {
 		if x.group == group {
 			return x.tried
 		}
@@ -85,13 +85,14 @@ func (c *Copy) triedIn(group int32) uint64 {
 }
 
 func (c *Copy) noteTried(group int32, tried uint64) {
-	for i := range c.triedAround {
-		if c.triedAround[i].group == group {
-			c.triedAround[i].tried = tried
+	x := c.has()
+	for i := range x.triedAround {
+		if x.triedAround[i].group == group {
+			x.triedAround[i].tried = tried
 			return
 		}
 	}
-	c.triedAround = append(c.triedAround, triedOf{group, tried})
+	x.triedAround = append(x.triedAround, triedOf{group, tried})
 }
 
 // nextRow sends a copy on to another row of its group, or of one around it.
@@ -119,13 +120,21 @@ func (d *delivery) move(c *Copy, to leaf, tried uint64) {
 	t := to.in(d.plan)
 	d.conn.tally(c.planned().row).released++
 	c.group, c.target, c.tried = to.group, to.target, tried|1<<min(to.target, 63)
-	c.Hop, c.due, c.fate = t.hop, 0, fateSent
+	c.fate = fateSent
+	c.notDue()
 	if c.state == copySent {
 		c.acquired, c.expires = true, d.expiry(now(), t)
 	}
 	c.state = copyQueued
 	d.copied(t)
 	d.keep()
+}
+
+// notDue has the copy tried again at once.
+func (c *Copy) notDue() {
+	if c.rare != nil {
+		c.rare.due = 0
+	}
 }
 
 // leaf is a target that is no name, in its group.
@@ -203,18 +212,18 @@ func (d *delivery) lend(c, other *Copy, optional bool) {
 // retry has a copy tried again at the same hop, behind later ones.
 func (d *delivery) retry(c *Copy) bool {
 	t := c.planned()
-	at := now()
-	if c.releases == 0 {
+	at, x := now(), c.has()
+	if x.releases == 0 {
 		c.expires = d.expiry(at, t)
 	}
-	if t.retry >= 0 && int(c.releases) >= t.retry || d.conn.node().draining.Load() {
+	if t.retry >= 0 && int(x.releases) >= t.retry || d.conn.node().draining.Load() {
 		return false
 	}
-	c.due = at + int64(min(firstBackOff<<min(c.releases, 10), lastBackOff))
-	if c.due >= c.expires {
+	x.due = at + int64(min(firstBackOff<<min(x.releases, 10), lastBackOff))
+	if x.due >= c.expires {
 		return false
 	}
-	c.releases++
+	x.releases++
 	c.acquired, c.state = true, copyQueued
 	return true
 }

@@ -78,7 +78,7 @@ func (l *loader) Flow(*engine.Link)                    { l.pump() }
 func (l *loader) InDropped(*engine.InDelivery)         {}
 func (l *loader) OutDropped(*engine.OutDelivery, bool) {}
 func (l *loader) Closed(error)                         {}
-func (l *loader) AfterInput()                          {}
+func (l *loader) AfterInput(bool)                      {}
 func (l *loader) BeforeFlush()                         {}
 func (l *loader) TakeWork() amqp.Work                  { return nil }
 

@@ -15,7 +15,7 @@ func (ln *line) check(at int64) {
 	var over []*Copy
 	if ln.queue.n > 0 && at >= ln.earliest {
 		over = ln.takeOut(over, func(cp *Copy) bool {
-			if cp.expires > at || ln.sending != nil && (cp.Message.until == 0 || cp.Message.until > at) {
+			if cp.expires > at || ln.sending != nil && (cp.in.until == 0 || cp.in.until > at) {
 				return false
 			}
 			cp.late(at)
@@ -32,13 +32,13 @@ func (ln *line) check(at int64) {
 // postpone puts a copy among those to be tried again. Called under the lock.
 func (ln *line) postpone(cp *Copy) {
 	i, _ := slices.BinarySearchFunc(ln.later, cp, func(x, y *Copy) int {
-		if x.due <= y.due { // behind those of the same time
+		if x.had().due <= y.had().due { // behind those of the same time
 			return -1
 		}
 		return 1
 	})
 	ln.later = slices.Insert(ln.later, i, cp)
-	ln.n.alarms.set(ln, ln.later[0].due)
+	ln.n.alarms.set(ln, ln.later[0].had().due)
 }
 
 // checkLater takes those whose time is over out of the copies to be tried again. They come back released, as the receiver said.
@@ -62,14 +62,14 @@ func (ln *line) alarm(at int64) {
 		ln.detachBehind()
 	}
 	i := 0
-	for ; i < len(ln.later) && ln.later[i].due <= at; i++ {
+	for ; i < len(ln.later) && ln.later[i].had().due <= at; i++ {
 		cp := ln.later[i]
-		cp.due = 0
+		cp.notDue()
 		ln.push(cp)
 	}
 	ln.later = slices.Delete(ln.later, 0, i)
 	if len(ln.later) > 0 {
-		ln.n.alarms.set(ln, ln.later[0].due)
+		ln.n.alarms.set(ln, ln.later[0].had().due)
 	}
 	refs := ln.checkSlow(at)
 	if ln.l != nil {
@@ -91,7 +91,7 @@ func (ln *line) checkSlow(at int64) (refs []copyRef) {
 	}
 	ln.slow.Store(true)
 	for i := range ln.queue.n {
-		if cp := ln.queue.at(i); cp.Message.Settled && !cp.droppable {
+		if cp := ln.queue.at(i); cp.in.Settled && !cp.droppable {
 			refs = append(refs, refTo(cp))
 		}
 	}
@@ -154,7 +154,7 @@ func (ln *line) checkOverdue(at int64) {
 	ln.l.Unsettled(func(d *engine.OutDelivery) {
 		switch cp, ok := d.Context.(*Copy); {
 		case !ok || !cp.timed:
-		case cp.tail != nil && cp.tail.sending():
+		case cp.had().tail != nil && cp.rare.tail.sending():
 			ln.overdueAt = at // it has not all of it
 		case at >= cp.answerBy:
 			overdue = append(overdue, cp)

@@ -68,11 +68,41 @@ func sumOf(counts []atomic.Uint64) (n uint64) {
 	return n
 }
 
+// connCounts is what a connection adds to the node's counters with the next flush.
+type connCounts struct {
+	received, copies [linkClasses]uint32
+	outcomes         [outcomeKinds]uint32
+}
+
+// addCounts adds them. Called under the lock.
+func (c *conn) addCounts() {
+	x := &c.counts
+	if *x == (connCounts{}) {
+		return
+	}
+	by := &c.n.count.by
+	for i := range linkClasses {
+		addTo(&by.received[i], x.received[i])
+		addTo(&by.copies[i], x.copies[i])
+	}
+	for i, n := range x.outcomes {
+		addTo(&c.n.count.outcomes[i], n)
+	}
+	*x = connCounts{}
+}
+
+// addTo adds what is mostly nothing.
+func addTo(to *atomic.Uint64, n uint32) {
+	if n > 0 {
+		to.Add(uint64(n))
+	}
+}
+
 // countMessage notes a message that came in. Called under the lock.
 func (l *inlink) countMessage() {
 	l.messages++
 	l.c.received++
-	l.c.n.count.by.received[l.class()].Add(1)
+	l.c.counts.received[l.class()]++
 	if l.door {
 		l.c.n.count.management.Add(1)
 	}
@@ -86,7 +116,7 @@ func (ln *line) countCopy(cp *Copy) {
 		ln.n.count.managementAnswers.Add(1)
 		return
 	}
-	ln.n.count.by.copies[ln.class()].Add(1)
+	ln.c.counts.copies[ln.class()]++
 	if ln.dialled != nil {
 		ln.dialled.count.copies.Add(1)
 	}

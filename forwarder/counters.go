@@ -13,12 +13,9 @@ type counters struct {
 
 	by classCounters
 
-	accepted  atomic.Uint64
-	rejected  atomic.Uint64
-	released  atomic.Uint64
-	modified  atomic.Uint64
-	discarded atomic.Uint64 // by a null row
-	unrouted  atomic.Uint64 // no row
+	outcomes  [outcomeKinds]atomic.Uint64 // told to senders
+	discarded atomic.Uint64               // by a null row
+	unrouted  atomic.Uint64               // no row
 
 	// Of these, what was refused.
 	handlerGone atomic.Uint64 // the address had rows once
@@ -57,7 +54,7 @@ type counters struct {
 
 // ended counts a copy that came to an end without its receiver's word, where that is nobody's outcome, or has a name of its own.
 func (c *counters) ended(cp *Copy) {
-	switch quiet := cp.Message.Settled || cp.tap; {
+	switch quiet := cp.in.Settled || cp.tap; {
 	case cp.fate == fateExpired:
 		c.expired.Add(1)
 	case cp.fate == fateOverdue:
@@ -71,27 +68,27 @@ func (c *counters) ended(cp *Copy) {
 		c.droppedGone.Add(1)
 	case cp.fate == fateLate && quiet:
 		c.droppedLate.Add(1)
-	case cp.Message.Settled:
+	case cp.in.Settled:
 		c.droppedRefused.Add(1)
 	}
 }
 
-// outcome counts an outcome that a sender on the link is told; l may be nil.
-func (c *counters) outcome(l *inlink, k wire.StateKind) {
+// outcomeKinds are accepted, rejected, released, and modified.
+const outcomeKinds = 4
+
+// countOutcome notes an outcome that a sender on the link is told; l may be nil. Called under the lock.
+func (c *conn) countOutcome(l *inlink, k wire.StateKind) {
 	if l != nil && l.door {
 		return
 	}
-	switch k {
-	case wire.Accepted:
-		c.accepted.Add(1)
-	case wire.Rejected:
-		c.rejected.Add(1)
-	case wire.Released:
-		c.released.Add(1)
-	default:
-		c.modified.Add(1)
+	if k < wire.Accepted || k > wire.Modified {
+		k = wire.Modified
 	}
+	c.counts.outcomes[k-wire.Accepted]++
 }
+
+// outcome is how often senders were told it.
+func (c *counters) outcome(k wire.StateKind) uint64 { return c.outcomes[k-wire.Accepted].Load() }
 
 // linkEnded counts a link that ended by a limit.
 func (c *counters) linkEnded(err error) {
@@ -106,7 +103,7 @@ func (n *Node) Counters() map[string]uint64 {
 	return map[string]uint64{
 		"connections": uint64(max(c.connections.Load(), 0)),
 		"received":    sumOf(c.by.received[:]) - c.by.received[linkManagement].Load(), "copies": sumOf(c.by.copies[:]),
-		"accepted": c.accepted.Load(), "rejected": c.rejected.Load(), "released": c.released.Load(), "modified": c.modified.Load(),
+		"accepted": c.outcome(wire.Accepted), "rejected": c.outcome(wire.Rejected), "released": c.outcome(wire.Released), "modified": c.outcome(wire.Modified),
 		"discarded": c.discarded.Load(), "unrouted": c.unrouted.Load(), "loops": c.loops.Load(), "problems": c.problems.Load(),
 		"droppedBusy": c.droppedBusy.Load(), "droppedGone": c.droppedGone.Load(),
 		"connectionsRefused": c.connectionsRefused.Load(), "handshakesFailed": c.handshakesFailed.Load(), "loginsFailed": c.loginsFailed.Load(),

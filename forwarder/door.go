@@ -56,7 +56,7 @@ func (d *door) Deliver(batch []*Copy) (int, error) {
 		if d.count >= maxRequests {
 			return i, ErrBusy
 		}
-		c.Message.keep()
+		c.in.keep()
 		from := c.in.conn
 		list, isWaiting := d.waiting[from]
 		due := !d.n.draining.Load()
@@ -130,7 +130,7 @@ func (d *door) next(from *conn, n int) {
 func (d *door) answer(from *conn, list []*Copy) {
 	messages := make([][]byte, len(list))
 	for i, c := range list {
-		messages[i] = c.Message.Payload
+		messages[i] = c.in.Payload
 	}
 	d.n.core.AnswerAll(from.who(), messages, func(r admin.Reply) {
 		c := list[0]
@@ -288,6 +288,6 @@ func (n *Node) send(to string, payload []byte, told func(Outcome)) bool {
 		n.count.managementUnanswered.Add(1)
 	}
 	n.self.release()
-	b.deliver(n)
+	b.deliver(n, false)
 	return sent
 }

@@ -130,7 +130,7 @@ func FuzzServe(f *testing.F) {
 		})
 		m.leave(out, in)
 		m.stop(t)
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
 			if time.Now().After(deadline) {
 				buf := make([]byte, 64<<10)
 				t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
@@ -147,7 +147,7 @@ func (m *inMemory) hear(said []byte, step int) {
 	if step == 0 {
 		step = max(len(said), 1)
 	}
-	c.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	c.SetWriteDeadline(time.Now().Add(20 * time.Second))
 	for ; len(said) > 0; said = said[min(step, len(said)):] {
 		if _, err := c.Write(said[:min(step, len(said))]); err != nil {
 			break

@@ -129,7 +129,7 @@ func (h *hand) OutDropped(d *engine.OutDelivery, _ bool) {
 	h.note()
 }
 func (h *hand) Closed(error)        { h.note() }
-func (h *hand) AfterInput()         {}
+func (h *hand) AfterInput(bool)     {}
 func (h *hand) BeforeFlush()        {}
 func (h *hand) TakeWork() amqp.Work { return nil }
 

@@ -165,6 +165,6 @@ func reachable(ctx context.Context, o amqp.DialOptions, over <-chan struct{}) bo
 // visitor is a connection that only looks whether it is let in.
 type visitor struct{ engine.NoHandler }
 
-func (visitor) AfterInput()         {}
+func (visitor) AfterInput(bool)     {}
 func (visitor) BeforeFlush()        {}
 func (visitor) TakeWork() amqp.Work { return nil }

@@ -45,6 +45,8 @@ type conn struct {
 	rows           []*receiver   // whose rows are to be made or withdrawn before the next flush, in order
 	thirsty        []*inlink     // links whose credit is to be looked at before the next flush
 	tallies        *tallies      // made when the first message comes
+	counts         connCounts    // as the tallies, of the node
+	warmth         int           // of nothing: what warm reads has to go somewhere
 	streams        []*stream     // that come in
 	room           chan struct{} // one of them may have gone on; nil before there was one
 
@@ -355,7 +357,7 @@ func (c *conn) expired(d *delivery) {
 func (c *conn) refuseUnrouted(l *inlink, d *delivery, p *plan) {
 	c.use(p)
 	c.n.notFound(l, d)
-	c.refuse(d, wire.CondNotFound, l.noRoute(d))
+	c.refuse(d, wire.CondNotFound, l.noRoute(d, p))
 }
 
 // refuse rejects a message with a named reason; a pre-settled one is dropped and counted.
@@ -366,9 +368,15 @@ func (c *conn) refuse(d *delivery, cond wire.Symbol, text string) {
 	d.answer(rejected(cond, text))
 }
 
-// AfterInput hands over the copies of one read.
-func (c *conn) AfterInput() {
-	c.batch.deliver(c.n)
+// AfterInput hands over the copies of a part of a read. Outlets of other packages get theirs after the last.
+func (c *conn) AfterInput(more bool) {
+	if more && c.batch.foreign {
+		return
+	}
+	c.batch.deliver(c.n, more)
+	if more {
+		return
+	}
 	if c.handing.Load() {
 		c.handing.Store(false)
 		if c.missed.Load() {
@@ -554,6 +562,7 @@ func (c *conn) Detached(l *engine.Link, err error) {
 // Closed: the connection is over.
 func (c *conn) Closed(err error) {
 	c.writeRows()
+	c.addTallies()
 	c.n.leave(c)
 	if c.dialled != nil {
 		c.dialled.closed(c, err)
@@ -569,10 +578,11 @@ func (c *conn) Sent(d *engine.OutDelivery) {
 	if !ok {
 		return
 	}
-	if cp.line.sending == cp.tail {
+	t := cp.had().tail
+	if cp.line.sending == t {
 		cp.line.sending = nil
 	}
-	if cp.tail != nil && cp.timed { // its time with the receiver begins
+	if t != nil && cp.timed { // its time with the receiver begins
 		cp.answerBy = c.clock() + int64(c.n.options.FanOutTimeout)
 	}
 	if d.Link() == nil {
@@ -586,8 +596,9 @@ func (c *conn) Settled(d *engine.OutDelivery, kind wire.StateKind, raw []byte) {
 	if !ok {
 		return
 	}
+	isTail := cp.had().tail != nil
 	cp.line.over(cp, remoteOutcome(kind, raw))
-	if cp.tail != nil { // the link may be free by it
+	if isTail { // the link may be free by it
 		cp.line.pump()
 	}
 }

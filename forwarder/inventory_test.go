@@ -14,7 +14,7 @@ import (
 // until waits for a condition that other goroutines bring about.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !holds(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in time: %s", what)
 		}

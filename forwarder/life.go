@@ -69,7 +69,7 @@ func expiredOutcome() Outcome { return rejected(condExpired, "the message's time
 // ownHead is what goes in front of the bare message of a copy whose header differs from the one that came: less time to live, more
 // attempts, not the first to have it. It is appended to dst.
 func (ln *line) ownHead(dst []byte, c *Copy, at int64) []byte {
-	m := c.Message
+	m := &c.in.Message
 	dst = m.appendHeader(dst, c, at)
 	if _, ok := ln.router(); ok {
 		return m.appendAnnotations(dst, ln.n.id)
@@ -79,8 +79,8 @@ func (ln *line) ownHead(dst []byte, c *Copy, at int64) []byte {
 
 // differs tells whether the copy's header is not the one that came.
 func (c *Copy) differs(at int64) bool {
-	m := c.Message
-	return c.attempts > 0 || c.acquired && m.first || m.ttl > 0 && at-m.born >= 1e6
+	m := &c.in.Message
+	return c.had().attempts > 0 || c.acquired && m.first || m.ttl > 0 && at-m.born >= 1e6
 }
 
 func (m *Message) appendHeader(dst []byte, c *Copy, at int64) []byte {
@@ -91,7 +91,7 @@ func (m *Message) appendHeader(dst []byte, c *Copy, at int64) []byte {
 			return append(dst, section...)
 		}
 	}
-	h.DeliveryCount += c.attempts
+	h.DeliveryCount += c.had().attempts
 	if c.acquired {
 		h.FirstAcquirer = false
 	}

@@ -144,7 +144,7 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 		if ln.mustWait(cp) {
 			back = ln.enqueue(cp, back)
 		} else if !ln.offer(cp) {
-			cp.Message.keep()
+			cp.in.keep()
 			ln.push(cp)
 		}
 	}
@@ -211,8 +211,8 @@ func (ln *line) enqueue(cp *Copy, back []*Copy) []*Copy {
 		cp.fate, cp.outcome = fateBusy, Outcome{Kind: wire.Released}
 		return append(back, cp)
 	}
-	cp.Message.keep()
-	if cp.due != 0 {
+	cp.in.keep()
+	if cp.had().due != 0 {
 		ln.postpone(cp)
 	} else {
 		ln.push(cp)
@@ -223,7 +223,7 @@ func (ln *line) enqueue(cp *Copy, back []*Copy) []*Copy {
 // hasPlace tells whether the line takes a copy. What counts is bounded by its sender's credit, and waits; at the hard limit it goes to
 // another row where it can, and a hop that takes nothing drops what is pre-settled.
 func (ln *line) hasPlace(cp *Copy) bool {
-	if ln.stuckAt != 0 && cp.due == 0 && !ln.hasShare(cp) || ln.behind && cp.isOrdered() {
+	if ln.stuckAt != 0 && cp.had().due == 0 && !ln.hasShare(cp) || ln.behind && cp.isOrdered() {
 		return false
 	}
 	o := &ln.n.options
@@ -231,18 +231,18 @@ func (ln *line) hasPlace(cp *Copy) bool {
 		return true
 	}
 	switch {
-	case cp.droppable, cp.Message.Settled && (ln.stuckAt != 0 || ln.l == nil):
+	case cp.droppable, cp.in.Settled && (ln.stuckAt != 0 || ln.l == nil):
 		return false
 	}
 	return !cp.hasAlternative()
 }
 
 func (ln *line) push(cp *Copy) {
-	if cp.tail != nil {
-		cp.tail.queuedIn(ln)
+	if t := cp.had().tail; t != nil {
+		t.queuedIn(ln)
 	}
 	ln.queue.push(cp)
-	ln.bytes += len(cp.Message.Payload)
+	ln.bytes += len(cp.in.Payload)
 	if ln.queue.n == 1 || cp.expires < ln.earliest {
 		ln.earliest = cp.expires
 	}
@@ -253,7 +253,7 @@ func (ln *line) push(cp *Copy) {
 
 // popped takes note of a copy that left the queue.
 func (ln *line) popped(cp *Copy) {
-	ln.bytes -= len(cp.Message.Payload)
+	ln.bytes -= len(cp.in.Payload)
 	if ln.shares != nil {
 		ln.shares[cp.in.link]--
 	}
@@ -266,7 +266,7 @@ func (ln *line) pump() {
 	}
 	for ln.queue.n > 0 {
 		cp := ln.queue.front()
-		size := len(cp.Message.Payload)
+		size := len(cp.in.Payload)
 		link := cp.in.link
 		if !ln.offer(cp) {
 			break
@@ -286,7 +286,7 @@ func (ln *line) offer(cp *Copy) bool {
 	if l == nil || !l.CanSend() {
 		return false
 	}
-	m := cp.Message
+	m := &cp.in.Message
 	head, body := []byte(nil), m.Payload
 	if id, ok := ln.router(); ok {
 		if m.passed(id) {
@@ -361,7 +361,7 @@ func (ln *line) began(cp *Copy, settled bool) {
 
 // rewritten is the copy's own head, in memory that is used again where the message goes in one frame.
 func (ln *line) rewritten(cp *Copy, at int64) []byte {
-	m := cp.Message
+	m := &cp.in.Message
 	if m.stream == nil && ln.l.Fits(len(m.Payload)+len(m.head)+64) {
 		ln.scratch = ln.ownHead(ln.scratch[:0], cp, at)
 		return ln.scratch
@@ -372,11 +372,11 @@ func (ln *line) rewritten(cp *Copy, at int64) []byte {
 // over ends a copy's time on the line. Called under the lock.
 func (ln *line) over(cp *Copy, o Outcome) {
 	ln.busy.Add(-1)
-	if cp.tail != nil {
-		if ln.sending == cp.tail {
+	if t := cp.had().tail; t != nil {
+		if ln.sending == t {
 			ln.sending = nil
 		}
-		o = cp.tail.over(ln.c, o)
+		o = t.over(ln.c, o)
 	}
 	ln.c.done(cp, o)
 }
@@ -451,7 +451,7 @@ func (cp *Copy) late(at int64) {
 	switch {
 	case cp.inDoubt:
 		cp.outcome = modifiedFailed()
-	case cp.Message.until != 0 && cp.Message.until <= at:
+	case cp.in.until != 0 && cp.in.until <= at:
 		cp.fate, cp.outcome = fateExpired, expiredOutcome()
 	default:
 		cp.outcome = Outcome{Kind: wire.Released}

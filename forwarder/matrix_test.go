@@ -60,7 +60,7 @@ func (x *taster) Flow(*engine.Link)                                   {}
 func (x *taster) InDropped(*engine.InDelivery)                        {}
 func (x *taster) OutDropped(*engine.OutDelivery, bool)                {}
 func (x *taster) Closed(error)                                        {}
-func (x *taster) AfterInput()                                         {}
+func (x *taster) AfterInput(bool)                                     {}
 func (x *taster) BeforeFlush()                                        {}
 func (x *taster) TakeWork() amqp.Work                                 { return nil }
 

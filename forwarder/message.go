@@ -53,40 +53,66 @@ func (m *Message) keep() {
 	m.Payload, m.owned = m.buf, true
 }
 
-// Copy is one message on its way to one hop.
+// Copy is one message on its way to one hop. There are as many as the sender's window times the hops of a fan-out: 128 bytes, two lines of a cache.
 type Copy struct {
-	Message *Message
-	Hop     *routetable.Hop
+	in   *delivery          // set by the node before an outlet gets the copy
+	line *line              // the outlet's, until it settles the copy
+	out  engine.OutDelivery // the outlet's
 
 	// Set by the node before an outlet gets the copy, and not changed while it has it.
-	in        *delivery
-	group     int32  // of in.plan
-	target    int32  // of the group
-	tried     uint64 // any and first groups: the rows tried so far, of the first 63
-	expires   int64  // Unix nanoseconds: not sent by then, it is given back
-	due       int64  // Unix nanoseconds: a receiver released it, it is tried again then; 0 at once
-	releases  uint32 // times that it was tried again because it was released
-	droppable bool   // a full hop drops it: it does not count, or nothing holds its sender back
-	timed     bool   // its time with a receiver has a limit
-	acquired  bool   // somebody had it before
-
-	triedAround []triedOf // the same of groups around the copy's own; mostly none
+	group, target int32  // of in.plan, and of the group
+	tried         uint64 // any and first groups: the rows tried so far, of the first 63
+	expires       int64  // Unix nanoseconds: not sent by then, it is given back
+	droppable     bool   // a full hop drops it: it does not count, or nothing holds its sender back
+	timed         bool   // its time with a receiver has a limit
+	acquired      bool   // somebody had it before
 
 	// Under the lock of in.conn.
-	tail *tail // of a message that cuts through
-	tap  bool  // does not count: optional, or pre-settled and of a hop that is slow
-	over bool  // has its outcome
+	tap  bool // does not count: optional, or pre-settled and of a hop that is slow
+	over bool // has its outcome
 
 	// The outlet's, until it settles the copy.
 	state    copyState
-	inDoubt  bool   // it was with a peer that went away
-	attempts uint32 // times it was sent before, to a peer that went away
-	answerBy int64  // Unix nanoseconds: where timed, and sent
-	line     *line
-	out      engine.OutDelivery
+	inDoubt  bool // it was with a peer that went away
 	fate     fate
 	outcome  Outcome
+	answerBy int64 // Unix nanoseconds: where timed, and sent
+
+	rare *rarely // nil: none of it
 }
+
+// rarely is what few copies have.
+type rarely struct {
+	tail        *tail     // of a message that cuts through
+	due         int64     // Unix nanoseconds: a receiver released it, it is tried again then; 0 at once
+	releases    uint32    // times that it was tried again because it was released
+	attempts    uint32    // times it was sent before, to a peer that went away
+	triedAround []triedOf // what Copy.tried is, of groups around the copy's own
+}
+
+// had is what the copy has of it, to be read.
+func (c *Copy) had() *rarely {
+	if c.rare == nil {
+		return &noneOfIt
+	}
+	return c.rare
+}
+
+// has is the same to be written.
+func (c *Copy) has() *rarely {
+	if c.rare == nil {
+		c.rare = &rarely{}
+	}
+	return c.rare
+}
+
+var noneOfIt rarely // never written
+
+// Message is the message, shared by all its copies.
+func (c *Copy) Message() *Message { return &c.in.Message }
+
+// Hop is where the copy goes.
+func (c *Copy) Hop() *routetable.Hop { return c.planned().hop }
 
 type copyState uint8
 

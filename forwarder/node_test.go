@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
-	"go.uber.org/goleak"
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/internal/users"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // router is a node on a free port.
 type router struct {
@@ -158,6 +158,18 @@ func TestEveryReceiverOnANameGetsACopy(t *testing.T) {
 	}
 }
 
+// A row may lead to a name that nobody serves: the sender hears which.
+func TestARefusalNamesWhatNobodyServes(t *testing.T) {
+	r := start(t, forwarder.Options{}, "ALIAS --> rpc:sum", "OUTER --> route:INNER", "INNER --> rpc:product")
+	s := r.sender("")
+	for to, name := range map[string]string{"ALIAS": "rpc:sum", "OUTER": "rpc:product"} {
+		err := s.Send(within(t), message(to, "x"), nil)
+		if want := fmt.Sprintf("the address %q leads to %q, which no route matches", to, name); condition(err) != "amqp:not-found" || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 func TestUnroutedAddressesAreTalliedByReason(t *testing.T) {
 	r := start(t, forwarder.Options{}, "COLOSSUS --> null", "x/* --> null")
 	for _, pattern := range []string{"COLOSSUS", "x/*"} {
@@ -258,7 +270,7 @@ func TestReceiversOfAQueueShare(t *testing.T) {
 	a, b := r.receiver("JOBS", o), r.receiver("JOBS", o)
 	s := r.sender("JOBS")
 	count := make(chan int, 2)
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(t.Context())
 	for _, rcv := range []*amqp.Receiver{a, b} {
 		go func() {
 			n := 0
@@ -461,7 +473,8 @@ func TestLinksWaitThroughManyEdits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx := within(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // all the edits are made meanwhile
+		t.Cleanup(cancel)
 		go func() { sent <- snd.Send(ctx, message("", "x"), nil) }()
 	}
 	r.until("all wait", func() bool { return r.node.Counters()["unrouted"] == uint64(cap(sent)) })

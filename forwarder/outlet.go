@@ -33,11 +33,15 @@ type Scheme interface {
 	Outlet(hop *routetable.Hop, row *routetable.Route, name string) Outlet
 }
 
-// batch collects the copies of one read for each outlet, so that each destination is locked once.
+// batch collects the copies of a part of a read for each outlet, so that each destination is locked once for it, and written to once for
+// the read.
 type batch struct {
-	slots []batchSlot
-	n     int
-	index map[Outlet]int // used from manySlots on
+	slots   []batchSlot
+	n       int
+	hint    int                   // messages of one address go to the same outlets in the same order: the next slot is this one
+	index   map[Outlet]int        // used from manySlots on
+	foreign bool                  // some outlet is no line
+	unsent  map[*sync.Mutex]*line // lines that got copies of this read and whose connections were not flushed since
 
 	// Scratch of deliver.
 	last    map[*sync.Mutex]int // the last slot of each lock so far
@@ -54,7 +58,13 @@ type batchSlot struct {
 const manySlots = 16
 
 func (b *batch) add(o Outlet, c *Copy) {
-	i := b.find(o)
+	i := b.hint
+	if i >= b.n || b.slots[i].outlet != o {
+		i = b.find(o)
+	}
+	if b.hint = i + 1; b.hint == b.n {
+		b.hint = 0
+	}
 	b.slots[i].copies = append(b.slots[i].copies, c)
 }
 
@@ -72,6 +82,9 @@ func (b *batch) find(o Outlet) int {
 		b.slots = append(b.slots, batchSlot{})
 	}
 	b.slots[b.n].outlet = o
+	if _, isLine := o.(*line); !isLine {
+		b.foreign = true
+	}
 	b.n++
 	if b.n > manySlots {
 		if b.index == nil {
@@ -100,12 +113,9 @@ func (b *batch) count(o Outlet) int {
 	return 0
 }
 
-// deliver hands every outlet its copies: the lines of one connection together, so that it is locked and written to once. What was not
-// taken is settled by the node.
-func (b *batch) deliver(n *Node) {
-	if b.n == 0 {
-		return
-	}
+// deliver hands every outlet its copies: the lines of one connection together, so that it is locked once. What was not taken is settled by
+// the node. Connections are flushed, unless there is more to come.
+func (b *batch) deliver(n *Node, more bool) {
 	if b.n > 1 {
 		b.chain()
 	}
@@ -113,8 +123,8 @@ func (b *batch) deliver(n *Node) {
 		s := &b.slots[i]
 		switch ln, isLine := s.outlet.(*line); {
 		case s.done:
-		case isLine && s.next > 0:
-			b.deliverTo(n, ln.mu, i)
+		case isLine:
+			b.deliverTo(n, ln, i, more)
 		default:
 			taken, err := s.outlet.Deliver(s.copies)
 			b.refuse(s.copies[taken:], err)
@@ -125,8 +135,15 @@ func (b *batch) deliver(n *Node) {
 		clear(s.copies)
 		*s = batchSlot{copies: s.copies[:0]}
 	}
-	b.n = 0
+	b.n, b.foreign = 0, false
 	clear(b.index)
+	if !more {
+		for _, ln := range b.unsent {
+			ln.mu.Lock()
+			ln.unlock()
+		}
+		clear(b.unsent)
+	}
 	if refused := b.refused; len(refused) > 0 {
 		n.settle(refused)
 		clear(refused)
@@ -153,7 +170,8 @@ func (b *batch) chain() {
 }
 
 // deliverTo hands the lines of a chain their copies, under their lock.
-func (b *batch) deliverTo(n *Node, mu *sync.Mutex, first int) {
+func (b *batch) deliverTo(n *Node, head *line, first int, more bool) {
+	mu := head.mu
 	var c *conn
 	var moved []int
 	var wake []*inlink
@@ -178,9 +196,17 @@ func (b *batch) deliverTo(n *Node, mu *sync.Mutex, first int) {
 			break
 		}
 	}
-	if c == nil {
+	switch {
+	case c == nil:
 		mu.Unlock()
-	} else {
+	case more:
+		if b.unsent == nil {
+			b.unsent = map[*sync.Mutex]*line{}
+		}
+		b.unsent[mu] = head
+		c.c.Pause()
+	default:
+		delete(b.unsent, mu)
 		c.c.Release()
 	}
 	if wake != nil {

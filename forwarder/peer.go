@@ -341,7 +341,7 @@ func (ln *line) attached(l *engine.Link) {
 func (ln *line) detached(err error) {
 	for i := len(ln.resend) - 1; i >= 0; i-- {
 		ln.queue.pushFront(ln.resend[i])
-		ln.bytes += len(ln.resend[i].Message.Payload)
+		ln.bytes += len(ln.resend[i].in.Payload)
 		ln.earliest = min(ln.earliest, ln.resend[i].expires)
 	}
 	if ln.queue.n == len(ln.resend) && ln.queue.n > 0 {
@@ -363,15 +363,15 @@ func (ln *line) detached(err error) {
 func (ln *line) again(cp *Copy) {
 	t := cp.planned()
 	switch {
-	case cp.Message.Settled:
+	case cp.in.Settled:
 		cp.fate = fateGone
 		ln.over(cp, Outcome{Kind: wire.Released})
 		return
-	case t.retry >= 0 && int(cp.attempts) >= t.retry, cp.inDoubt && cp.expires <= now():
+	case t.retry >= 0 && int(cp.had().attempts) >= t.retry, cp.inDoubt && cp.expires <= now():
 		ln.over(cp, modifiedFailed())
 		return
 	}
-	cp.attempts++
+	cp.has().attempts++
 	if !cp.inDoubt { // one that breaks its hop each time is not sent for ever
 		cp.expires = cp.in.expiry(now(), t)
 	}

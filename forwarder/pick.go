@@ -174,7 +174,7 @@ func (d *delivery) addCopy(group, target int32, at int64) {
 	n := len(d.copies)
 	d.copies = d.copies[:n+1] // there is room, and it is all zero: see dispatch and recycle
 	c := &d.copies[n]
-	c.Message, c.Hop, c.in, c.group, c.target, c.tap = &d.Message, t.hop, d, group, target, t.optional
+	c.in, c.group, c.target, c.tap = d, group, target, t.optional
 	c.tried, c.expires = 1<<min(target, 63), d.expiry(at, t)
 	d.copied(t)
 }

@@ -23,12 +23,13 @@ type plan struct {
 	quiet     bool   // discarded, and no null row: it counts as unrouted
 	problem   string // what the sender is told where the rows lead nowhere for a reason
 	condition wire.Symbol
-	dialled   bool // some hop is another node: it gets x-opt-via
-	back      bool // some hop is a node's link for replies
-	received  bool // some hop is a receiver
-	foreign   bool // some hop is neither a link of ours nor null
-	tapsOnly  bool // all targets are optional: copies go, but the message counts as unrouted
-	problems  int  // rows whose address cannot be reached
+	dialled   bool   // some hop is another node: it gets x-opt-via
+	back      bool   // some hop is a node's link for replies
+	received  bool   // some hop is a receiver
+	foreign   bool   // some hop is neither a link of ours nor null
+	tapsOnly  bool   // all targets are optional: copies go, but the message counts as unrouted
+	problems  int    // rows whose address cannot be reached
+	unserved  string // a name that a row leads to and that no row matches, a topic not counted; empty: none
 
 	roots  []int32 // the groups of the first lookup
 	groups []planGroup
@@ -529,8 +530,11 @@ func (b *planner) name(t planTarget, outer *lookup, depth int) (planTarget, bool
 		if t.maybe { // it is never picked: what was looked up is known now
 			outer.rows = append(outer.rows, used.rows...)
 		}
-		if t.hop.Scheme == "topic" {
+		switch {
+		case t.hop.Scheme == "topic":
 			b.quiet++
+		case b.p.unserved == "":
+			b.p.unserved = t.hop.LookupName()
 		}
 		return t, false
 	}

@@ -230,11 +230,11 @@ func (r *receiver) close() {
 
 // dropped: the link went with a copy on it. Nobody can tell whether the receiver had it, so it is not sent again here.
 func (ln *line) dropped(cp *Copy) {
-	if ln.dialled != nil && cp.tail == nil {
+	if ln.dialled != nil && cp.had().tail == nil {
 		ln.again(cp)
 		return
 	}
-	if cp.Message.Settled {
+	if cp.in.Settled {
 		cp.fate = fateGone
 		ln.over(cp, Outcome{Kind: wire.Released})
 		return

@@ -164,15 +164,15 @@ func (c *Copy) isOrdered() bool { return c.in.link != nil && c.in.link.inside !=
 
 // lastsUntil is when the life of an ordered copy is over: it waits for as long as there is room.
 func (c *Copy) lastsUntil() int64 {
-	if c.Message.until != 0 {
-		return c.Message.until
+	if c.in.until != 0 {
+		return c.in.until
 	}
 	return math.MaxInt64
 }
 
 // mustWait tells whether a copy may not be offered to the link before others are.
 func (ln *line) mustWait(cp *Copy) bool {
-	return ln.queue.n > 0 || cp.due != 0 || ln.replay != nil || ln.behind
+	return ln.queue.n > 0 || cp.had().due != 0 || ln.replay != nil || ln.behind
 }
 
 // fallBehind: a line of an order does not take a copy. The link is detached, so that the receiver comes back for what it has missed; nothing of

@@ -278,7 +278,7 @@ func refTo(c *Copy) copyRef { return copyRef{c.in, c.in.serial.Load(), c.in.conn
 func (n *Node) easeQueued(refs []copyRef, ln *line, at int64) {
 	for _, r := range refs {
 		r.conn.lock()
-		if d, c := r.d, r.copy; d.serial.Load() == r.serial && !c.over && !c.tap && c.tail == nil && (c.timed || d.link != nil && d.link.goesOnWithout(ln, at)) {
+		if d, c := r.d, r.copy; d.serial.Load() == r.serial && !c.over && !c.tap && c.had().tail == nil && (c.timed || d.link != nil && d.link.goesOnWithout(ln, at)) {
 			c.tap = true
 			if d.counting--; d.counting == 0 && !d.answered {
 				d.finish()

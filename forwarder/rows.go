@@ -204,17 +204,18 @@ func (c *conn) ended(cp *Copy) {
 	}
 	c.n.count.ended(cp)
 	switch {
-	case cp.fate == fateLate && cp.releases > 0:
+	case cp.fate == fateLate && cp.had().releases > 0:
 		t.released++
-	case cp.outcome.Kind == wire.Rejected, cp.fate != fateSent, cp.Message.Settled:
+	case cp.outcome.Kind == wire.Rejected, cp.fate != fateSent, cp.in.Settled:
 		t.dropped++
 	default:
 		t.released++
 	}
 }
 
-// addTallies adds what was tallied since the last time to the rows. Called under the lock, before it is released.
+// addTallies adds what was tallied since the last time to the rows, and what was counted to the node's counters. Called under the lock, before it is released.
 func (c *conn) addTallies() {
+	c.addCounts()
 	if c.tallies == nil || c.tallies.used == 0 {
 		return
 	}
@@ -238,14 +239,11 @@ func (t *rowTally) add(at int64) {
 }
 
 func (t *rowTally) addTo(r *rowCount) {
-	for _, x := range [...]struct {
-		n  uint32
-		to *atomic.Uint64
-	}{{t.matched, &r.matched}, {t.copied, &r.copied}, {t.delivered, &r.delivered}, {t.released, &r.released}, {t.dropped, &r.dropped}} {
-		if x.n > 0 {
-			x.to.Add(uint64(x.n))
-		}
-	}
+	addTo(&r.matched, t.matched)
+	addTo(&r.copied, t.copied)
+	addTo(&r.delivered, t.delivered)
+	addTo(&r.released, t.released)
+	addTo(&r.dropped, t.dropped)
 }
 
 // once takes out rows that a message's names led to more than once.

@@ -40,7 +40,7 @@ func (r *router) counts(pattern, address, want string) {
 	r.t.Helper()
 	row := r.find(pattern, address)
 	got := ""
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		c := r.node.RowCounters(row)
 		got = fmt.Sprintf("matched %d copied %d delivered %d released %d dropped %d", c.Matched, c.Copied, c.Delivered, c.Released, c.Dropped)
 		if got == want {

@@ -144,6 +144,9 @@ func (n *Node) settle(copies []*Copy) {
 		src := cp.in.conn
 		src.lock()
 		for j := i; j < len(copies); j++ {
+			if j%warmed == 0 {
+				src.warm(copies[j:])
+			}
 			if next := copies[j]; next != nil && next.in.conn == src {
 				copies[j] = nil
 				next.in.copyDone(next, &again)
@@ -155,6 +158,17 @@ func (n *Node) settle(copies []*Copy) {
 		if taken, err := cp.outlet().Deliver([]*Copy{cp}); taken == 0 {
 			cp.refuse(err)
 			n.settle([]*Copy{cp})
+		}
+	}
+}
+
+// warmed is how many copies are touched before they are settled: they and their messages come into the processor's cache together.
+const warmed = 16
+
+func (c *conn) warm(copies []*Copy) {
+	for _, cp := range copies[:min(warmed, len(copies))] {
+		if cp != nil && cp.in.conn == c {
+			c.warmth += cp.in.pending
 		}
 	}
 }
@@ -172,8 +186,8 @@ func (d *delivery) copyDone(c *Copy, again *[]*Copy) {
 	}
 	d.conn.ended(c)
 	c.over = true
-	if c.tail != nil && c.tail.end() {
-		d.conn.rewindow(c.tail.s.session)
+	if t := c.had().tail; t != nil && t.end() {
+		d.conn.rewindow(t.s.session)
 	}
 	d.pending--
 	if !c.tap {
@@ -205,7 +219,7 @@ func (d *delivery) answer(o Outcome) {
 	d.answered = true
 	held := false
 	if d.in != nil {
-		d.conn.n.count.outcome(d.link, o.Kind)
+		d.conn.countOutcome(d.link, o.Kind)
 		held = d.tell(o)
 		d.in = nil
 	}
@@ -302,7 +316,7 @@ func (d *delivery) copyList() wire.List {
 			continue
 		}
 		m := wire.Map{
-			{Key: wire.Symbol("hop"), Value: c.Hop.Text},
+			{Key: wire.Symbol("hop"), Value: c.Hop().Text},
 			{Key: wire.Symbol("outcome"), Value: kindName(c.outcome.Kind)},
 		}
 		if s := c.outcome.State; s != nil && s.Error != nil {

@@ -130,14 +130,10 @@ func TestReleasedCopiesAreTriedAgain(t *testing.T) {
 		h := r.recv("H")
 		h.auto = func(a *arrival) { a.d.Settle(isReleased) }
 		h.credit(100)
-		r.rows(row{"A", "route:H", []routetable.Column{routetable.WithTimeout(500 * time.Millisecond)}})
+		r.rows(row{"A", "route:H", []routetable.Column{routetable.WithTimeout(2 * time.Second)}})
 		s := r.send("")
-		began := time.Now()
 		if got := s.outcome(s.put(body("A", 1), false)); got != "released" || h.arrived() < 2 {
 			t.Errorf("got %s after %d times", got, h.arrived())
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("it took %v", took)
 		}
 	})
 	t.Run("the first to have it, once", func(t *testing.T) {
@@ -369,7 +365,8 @@ func TestSenderLost(t *testing.T) {
 
 // In a fan-out a receiver has a message for so long and no longer; alone it has all the time.
 func TestAReceiverThatNeverAnswers(t *testing.T) {
-	r := start(t, forwarder.Options{FanOutTimeout: 200 * time.Millisecond})
+	t.Parallel()
+	r := start(t, forwarder.Options{FanOutTimeout: 2 * time.Second}) // a has to accept within it
 	a, b := r.recv("A"), r.recv("A")
 	a.credit(1)
 	b.credit(1)

@@ -356,8 +356,9 @@ func (s *stream) makeTails(d *delivery) {
 	s.tails, s.made = nil, true
 	for i := range d.copies {
 		c := &d.copies[i]
-		c.tail = &tail{s: s, cp: c, tap: c.tap}
-		s.tails = append(s.tails, c.tail)
+		t := &tail{s: s, cp: c, tap: c.tap}
+		c.has().tail = t
+		s.tails = append(s.tails, t)
 	}
 	s.letGo()
 }
@@ -536,14 +537,14 @@ func (t *tail) drop(why fate, o Outcome) {
 
 // offerStream sends a copy of a stream, as far as it has come, from a place in the message.
 func (ln *line) offerStream(cp *Copy, settled bool, head []byte, from int) bool {
-	t := cp.tail
+	t := cp.had().tail
 	if !t.begin(ln, from) {
 		cp.fate = fateAborted
 		ln.over(cp, Outcome{Kind: wire.Released})
 		return true
 	}
 	cp.out.Context = cp
-	r := ln.l.SendStream(&cp.out, settled, cp.Message.Format, head, t)
+	r := ln.l.SendStream(&cp.out, settled, cp.in.Format, head, t)
 	switch r {
 	case engine.Refused:
 		t.refused()

@@ -89,10 +89,14 @@ func (l *inlink) wholeAddress(d *delivery) []byte {
 	return []byte(l.target)
 }
 
-// noRoute says why a message finds no row.
-func (l *inlink) noRoute(d *delivery) string {
+// noRoute says why a message finds no row, or none that leads to a hop.
+func (l *inlink) noRoute(d *delivery, p *plan) string {
 	if n := len(l.wholeAddress(d)); n > routetable.MaxTextBytes {
 		return fmt.Sprintf("the address is longer than %d KiB (%d bytes)", routetable.MaxTextBytes>>10, n)
+	}
+	if p.unserved != "" {
+		name := p.unserved[:min(len(p.unserved), maxLostAddress)]
+		return "the address " + strconv.Quote(l.addressOf(d)) + " leads to " + strconv.Quote(name) + ", which no route matches"
 	}
 	return "no route matches the address " + strconv.Quote(l.addressOf(d))
 }

@@ -68,7 +68,7 @@ func (l *inlink) recheck(at int64) {
 		if !more {
 			return
 		}
-		b.deliver(c.n)
+		b.deliver(c.n, false)
 	}
 }
 

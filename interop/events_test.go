@@ -65,7 +65,7 @@ func runManager(t *testing.T, m *events.Manager) {
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
-	ready, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ready, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	if err := m.Ready(ready); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestAComponentInPython(t *testing.T) {
 		if a.ID != "1" || string(a.Response.Data) != `{"by": "Mail Service"}` {
 			t.Errorf("got %+v %s", a, a.Response.Data)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no answer")
 	}
 	if list := r.ctl(t, "connections"); !strings.Contains(list, "event:Mail%20Service") || !strings.Contains(list, "component") {
@@ -165,7 +165,7 @@ func TestE26AKilledComponentIsStartedAgain(t *testing.T) {
 	component := filepath.Join(clients, "events", "component.py")
 	// The second life ends by itself when it has seen everything.
 	text := fmt.Sprintf("#!/bin/sh\n[ \"$EDRI_COMPONENT\" = Mail ] && [ -n \"$EDRI_FROM_TIME\" ] || exit 1\n"+
-		"echo $$ >%s/pid\nexec timeout 20 %s %s --url \"$1\" --name Mail --listen T >%s 2>&1\n", dir, pythonProgram, component, log)
+		"echo $$ >%s/pid\nexec timeout 60 %s %s --url \"$1\" --name Mail --listen T >%s 2>&1\n", dir, pythonProgram, component, log)
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestE26AKilledComponentIsStartedAgain(t *testing.T) {
 		}
 	})
 	// The address is not known before the router runs: the script is told by a file.
-	_, page := startEvents(t, "events", fmt.Sprintf("events: {restart: [{name: Mail, command: [/bin/sh, -c, 'exec %s \"$(cat %s/url)\"']}]}", script, dir))
+	r, page := startEvents(t, "events", fmt.Sprintf("events: {restart: [{name: Mail, command: [/bin/sh, -c, 'exec %s \"$(cat %s/url)\"']}]}", script, dir))
 	if err := os.WriteFile(filepath.Join(dir, "url"), []byte(managerURL(page)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -196,6 +196,7 @@ func TestE26AKilledComponentIsStartedAgain(t *testing.T) {
 	}
 	mail.cmd.Process.Kill()
 	<-mail.ended
+	eventually(t, "the router knows", func() bool { return strings.Contains(r.log.String(), "a component is lost") }) // what it writes before that is handed over
 	put("2")
 	put("3")
 	eventually(t, "the second life has 2 and 3", func() bool {

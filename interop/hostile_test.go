@@ -261,7 +261,7 @@ func TestHostileClients(t *testing.T) {
 			slices.Sort(times)
 			median, worst := times[len(times)/2], times[len(times)-1]
 			t.Logf("%d answers for the witness, after %v, at most %v; the router grew by %d MiB", len(times), median.Round(10*time.Microsecond), worst.Round(time.Millisecond), (during-before)>>10)
-			if median > time.Second || worst > 5*time.Second {
+			if median > 5*time.Second || worst > patience/2 {
 				t.Errorf("the witness waited %v, at most %v", median, worst)
 			}
 			if grown := (during - before) >> 10; grown > h.growth {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 )
 
 // What the tests run, made or found by TestMain.
@@ -28,14 +28,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "interop:", err)
 			return 1
 		}
-		status := m.Run()
-		if status == 0 {
-			if err := goleak.Find(); err != nil {
-				fmt.Fprintln(os.Stderr, "interop:", err)
-				status = 1
-			}
-		}
-		return status
+		return leaks.Run(m)
 	}())
 }
 

@@ -149,11 +149,11 @@ func talkativeOpen(t *testing.T, o *oddity) {
 	if f.text(0) == "" || !strings.Contains(fmt.Sprintf("%s", f.at(7)), "ANONYMOUS-RELAY") {
 		t.Errorf("the router's open: %v", f)
 	}
-	// Nothing happens, and the router speaks often enough; so does this end.
-	for began := time.Now(); time.Since(began) < 3*idle; {
-		c.SetReadDeadline(time.Now().Add(idle))
+	// Nothing happens, and the router speaks again and again; how often is the engine's test.
+	for range 6 {
+		c.SetReadDeadline(time.Now().Add(patience))
 		if _, err := c.in.Discard(8); err != nil {
-			t.Fatalf("no empty frame within the idle time-out: %v", err)
+			t.Fatalf("no empty frame: %v", err)
 		}
 	}
 	if err := c.session(0); err != nil {

@@ -117,8 +117,8 @@ func (p *process) stop() {
 		p.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-p.ended:
-		case <-time.After(20 * time.Second):
-			p.t.Errorf("%s did not end within 20 s of SIGTERM", p.name)
+		case <-time.After(patience):
+			p.t.Errorf("%s did not end within %v of SIGTERM", p.name, patience)
 			p.kill()
 		}
 	})

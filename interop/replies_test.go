@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/Azure/go-amqp"
@@ -79,12 +80,13 @@ func answerByLibrary(t testing.TB, url, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t)
-	t.Cleanup(func() { m.Close(context.Background()) })
-	if _, err := m.Subscribe(ctx, url+"/"+name, nil); err != nil {
+	ctx, cancel := context.WithCancel(context.Background()) // it answers for as long as the test takes
+	var answering sync.WaitGroup
+	t.Cleanup(func() { cancel(); answering.Wait(); m.Close(context.Background()) })
+	if _, err := m.Subscribe(within(t), url+"/"+name, nil); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
+	answering.Go(func() {
 		for {
 			d, err := m.Get(ctx)
 			if err != nil {
@@ -93,7 +95,7 @@ func answerByLibrary(t testing.TB, url, name string) {
 			d.Accept()
 			d.Reply(ctx, &messenger.Message{Body: d.Message.Body, Properties: d.Message.Properties})
 		}
-	}()
+	})
 }
 
 // askBy sends requests with a dynamic reply address, and checks the answers.
@@ -347,8 +349,8 @@ func TestRepliesToManyRequesters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx := within(t)
 		for n := range requesters / sessions {
+			ctx := within(t)
 			r, err := session.NewReceiver(ctx, "", &amqp.ReceiverOptions{DynamicAddress: true})
 			if err != nil {
 				t.Fatal(err)

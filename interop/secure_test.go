@@ -218,7 +218,7 @@ func TestRoutersAndTheLibraryLogInOverTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
 			m.Close(ctx)
 		})

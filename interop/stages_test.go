@@ -173,14 +173,14 @@ const (
 
 // try runs a case and gives what is wrong.
 func (b *faultBench) try(t *testing.T, f fault) (problems []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	x := &scene{f: f, name: fmt.Sprintf("FAULT-%d", b.number.Add(1)), first: b.first, next: b.next, sprung: make(chan struct{})}
 	if f.kills() {
 		x.first, x.next = b.routers(t)
 		defer x.first.kill()
 		defer x.next.kill()
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
 	x.steady = listenRaw(t, nil)
 	x.cable = layCable(t, "")
 	if err := x.wire(ctx, t); err != nil {

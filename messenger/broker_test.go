@@ -67,7 +67,7 @@ func newBroker(t testing.TB, address, password string) *broker {
 }
 
 func (b *broker) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	b.l.Close(ctx)
 	b.over.Wait()
@@ -190,7 +190,7 @@ func (c *brokerConn) Sent(*engine.OutDelivery)                            {}
 func (c *brokerConn) Settled(*engine.OutDelivery, wire.StateKind, []byte) {}
 func (c *brokerConn) InDropped(*engine.InDelivery)                        {}
 func (c *brokerConn) OutDropped(*engine.OutDelivery, bool)                {}
-func (c *brokerConn) AfterInput()                                         {}
+func (c *brokerConn) AfterInput(bool)                                     {}
 func (c *brokerConn) BeforeFlush()                                        {}
 
 // TakeWork has what was sent by other connections written.

@@ -207,7 +207,7 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, raw []byte) {
 }
 
 // AfterInput hands over the messages of one read.
-func (c *conn) AfterInput() {
+func (c *conn) AfterInput(more bool) {
 	if len(c.arrived) > 0 {
 		c.m.in.push(c.arrived)
 		clear(c.arrived)

@@ -25,7 +25,7 @@ func TestEveryTrackerEndsWhateverBreaks(t *testing.T) {
 	alice := newMessenger(t, messenger.Options{MaxOutgoing: 50})
 	sub, err := alice.Subscribe(within(t), "amqp://"+b.addr()+"/q", nil)
 	must(t, err)
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(t.Context())
 	seen := map[string]bool{}
 	var got sync.WaitGroup
 	got.Go(func() {
@@ -114,7 +114,7 @@ func TestPicks(t *testing.T) {
 		{"any by hash", []routetable.Column{routetable.WithPick(routetable.PickAny), routetable.WithBalance(routetable.Hash)}, []string{hop1, hop2}, "same"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			alice := newMessenger(t, messenger.Options{DeliveryTimeout: 2 * time.Second})
+			alice := newMessenger(t, messenger.Options{DeliveryTimeout: 20 * time.Second})
 			// Whoever is away is found out.
 			if tr, err := alice.Put(within(t), &messenger.Message{Address: away, TTL: 100 * time.Millisecond}); err == nil {
 				wait(t, tr)
@@ -124,7 +124,7 @@ func TestPicks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			ctx, cancel := context.WithCancel(within(t))
+			ctx, cancel := context.WithCancel(t.Context())
 			var mu sync.Mutex
 			got := map[string]int{}
 			var getting sync.WaitGroup
@@ -206,6 +206,7 @@ func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 }
 
 func TestTLSAndLogin(t *testing.T) {
+	t.Parallel()
 	server, roots := certificate(t)
 	bob := newMessenger(t, messenger.Options{})
 	if _, err := bob.Listen(within(t), "amqps://~127.0.0.1:0", nil); err == nil {
@@ -241,7 +242,7 @@ func TestTLSAndLogin(t *testing.T) {
 		t.Errorf("a login of the options: %v", err)
 	}
 
-	carol := newMessenger(t, messenger.Options{DeliveryTimeout: 2 * time.Second}) // a first try fits in, on a busy machine too
+	carol := newMessenger(t, messenger.Options{DeliveryTimeout: 8 * time.Second}) // a first try fits in, on a busy machine too
 	var unknown x509.UnknownAuthorityError
 	if o, err := wait(t, put(t, carol, &messenger.Message{Address: "amqps://alice:secret@" + hop})); !errors.As(err, &unknown) {
 		t.Errorf("a certificate that nobody vouches for: %v %v", o.State, err)

@@ -2,6 +2,7 @@ package routetable
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 )
 
@@ -169,6 +170,43 @@ func (e *edit) putAll(rows []*Route) error {
 			b.addRow(r)
 		}
 	}, e.putBunch)
+}
+
+// dropRows drops rows of the table. Where they are most of it, the others are filed anew.
+func (e *edit) dropRows(rows []*Route) {
+	left := e.s.Len() - len(rows)
+	if len(rows) < bulk || left > len(rows)/4 {
+		for _, r := range rows {
+			e.drop(r)
+		}
+		return
+	}
+	if e.places == nil {
+		e.places = make(map[uint64]int, len(rows))
+	}
+	e.touched = slices.Grow(e.touched, len(rows))
+	for _, r := range rows {
+		e.touch(r.ID, r).now = nil
+		at := e.slot(r)
+		e.dropRecord(*at)
+		*at = 0
+	}
+	keys := make([]orderKey, 0, left)
+	e.s.order.each(0, func(k orderKey) bool {
+		if *e.s.slots.at(int(k.slot)) != 0 {
+			keys = append(keys, k)
+		}
+		return true
+	})
+	e.s.order.fill(keys, e.owner)
+	e.s.index, e.s.whens = index{}, 0
+	for _, k := range keys {
+		r := e.s.lastOf(k.slot)
+		e.s.index.add(r, e.owner)
+		if r.c.when != nil {
+			e.s.whens++
+		}
+	}
 }
 
 // inParts calls f for parts of n things, on all processors where they are many.

@@ -3,6 +3,7 @@ package routetable
 import (
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -196,8 +197,9 @@ type cached struct {
 	groups []Group
 	first  bool // a row counts in the first pass
 	found  bool // a row counts, be it a fallback
-	when   bool // it depends on properties: there are no groups here
+	when   bool // it depends on properties: there are no groups here, but the rows
 	text   [48]byte
+	rows   []*Route // that fit the address, in table order
 	few    [2]Group
 }
 
@@ -267,7 +269,7 @@ func (s *Snapshot) holds(e *cached) bool {
 }
 
 // keep makes an entry for addr, where it was asked for before.
-func (s *Snapshot) keep(addr string, hash uint64, groups []Group, first, found, when bool) {
+func (s *Snapshot) keep(addr string, hash uint64, groups []Group, rows []*Route, first, found, when bool) {
 	c := s.caches.matches.Load()
 	set, tag := c.place(hash)
 	if at := &c.seen[hash>>16&uint64(len(c.seen)-1)]; at.Load() != tag {
@@ -286,7 +288,9 @@ func (s *Snapshot) keep(addr string, hash uint64, groups []Group, first, found, 
 		e.addr = strings.Clone(addr)
 	}
 	e.until.Store(s.generation)
-	if !when {
+	if when {
+		e.rows = slices.Clone(rows)
+	} else {
 		e.groups = append(e.few[:0], groups...)
 	}
 	// The place of an older entry of the same address, or a free one, or any.

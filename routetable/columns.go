@@ -278,7 +278,7 @@ func parseTimeout(text string) (time.Duration, error) {
 }
 
 func parseRetry(text string) (int, error) {
-	if text == "none" || text == "-1" || text == "" {
+	if text == "none" || text == "" {
 		return -1, nil
 	}
 	return parseInt("retry", text, 0, maxRetry)

@@ -89,6 +89,11 @@ func (w *commandWriter) op(op *Op) {
 		w.origin(op.Origin)
 	case VerbMatch:
 		w.word(op.Match.String())
+	case VerbObject:
+		w.word(op.Object)
+		if op.Text == "" {
+			w.WriteString(" --delete")
+		}
 	case VerbRollback:
 		fmt.Fprintf(w, " %d", op.To)
 	}

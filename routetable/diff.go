@@ -22,10 +22,11 @@ type Diff struct {
 	Rows        []Difference // in table order of the second table; rows that are gone stand where they stood in the first
 	Match       [2]MatchMode // before and after
 	MatchDiffer bool
+	Objects     []ObjectChange
 }
 
 // Empty reports whether there is no difference.
-func (d *Diff) Empty() bool { return len(d.Rows) == 0 && !d.MatchDiffer }
+func (d *Diff) Empty() bool { return len(d.Rows)+len(d.Objects) == 0 && !d.MatchDiffer }
 
 // WriteText writes the difference for people, one line a row, with the rows in the arrow form; mask hides credentials in addresses.
 //
@@ -33,6 +34,8 @@ func (d *Diff) Empty() bool { return len(d.Rows) == 0 && !d.MatchDiffer }
 //	- PATTERN --> ADDRESS ; COLUMN=VALUE    gone, or as it was
 //	+ PATTERN --> ADDRESS ; COLUMN=VALUE    new, or as it is
 //	> PATTERN --> ADDRESS ; COLUMN=VALUE    in another place
+//	- object NAME                           gone, or as it was
+//	+ object NAME                           new, or as it is
 func (d *Diff) WriteText(w io.Writer, mask bool) error {
 	b := bufio.NewWriter(w)
 	if d.MatchDiffer {
@@ -61,10 +64,18 @@ func (d *Diff) WriteText(w io.Writer, mask bool) error {
 			line("+", r.After)
 		}
 	}
+	for _, o := range d.Objects {
+		if o.Before != "" {
+			b.WriteString("- object " + clean(o.Name) + "\n")
+		}
+		if o.After != "" {
+			b.WriteString("+ object " + clean(o.Name) + "\n")
+		}
+	}
 	return b.Flush()
 }
 
-// Diff compares the configured rows of two revisions that the history still reaches. The revision now is always reached, and a may be
+// Diff compares the configured rows and the objects of two revisions that the history still reaches. The revision now is always reached, and a may be
 // later than b. A revision that is not reached is a RefusedError, which says how far the history goes.
 func (t *Table) Diff(a, b uint64) (*Diff, error) {
 	t.mu.Lock()
@@ -159,8 +170,11 @@ func (s *Snapshot) between(a, b *past) *Diff {
 			}
 		}
 	}
+	objects := s.objectsBetween(a, b)
 	if !moved || len(c.pairs) == 0 {
-		return c.diff(nil) // no row passed another one
+		d := c.diff(nil) // no row passed another one
+		d.Objects = objects
+		return d
 	}
 	i := 0
 	for r := range s.Routes() {
@@ -169,7 +183,9 @@ func (s *Snapshot) between(a, b *past) *Diff {
 		}
 		i++
 	}
-	return c.diff(s)
+	d := c.diff(s)
+	d.Objects = objects
+	return d
 }
 
 // spot is a place in a table.

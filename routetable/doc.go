@@ -18,6 +18,7 @@
 //	hop.go                  addresses taken apart, canonical text
 //	when.go                 predicates over message properties
 //	resolve.go, cycle.go    names that lead to names
+//	object.go               named texts beside the rows
 //	emptied.go              patterns whose rows are gone
 //	state.go, replay.go     the table on disk: what is written of a change and of a table, and how a table is made of that again
 //	history.go, command.go  who changed what, and when

@@ -25,11 +25,12 @@ type edit struct {
 	places     map[uint64]int // where in touched a row of base is, by id
 	fresh      []int          // where in touched the rows with new ids are, by serial
 	moved      map[uint64]bool
-	marked     bool     // the marks are not those of base
-	written    []uint64 // refs of records written
-	dropped    []uint64 // refs of records of base that are in no row any more
-	stayed     []stayed // set by finish: configured rows touched that are as they were, but for their positions
-	renumbered bool     // all rows have new positions
+	marked     bool            // the marks are not those of base
+	objects    map[string]bool // names of those that were set; nil: those of s are those of base
+	written    []uint64        // refs of records written
+	dropped    []uint64        // refs of records of base that are in no row any more
+	stayed     []stayed        // set by finish: configured rows touched that are as they were, but for their positions
+	renumbered bool            // all rows have new positions
 	buffer     []byte
 	notes      []string
 	warn       []Warning
@@ -444,8 +445,8 @@ func (e *edit) mark(marks map[string]string) {
 
 // finish makes the next snapshot and says what changed. Where nothing did, the snapshot is base.
 func (e *edit) finish() (*Snapshot, Change, error) {
-	c := Change{Note: strings.Join(e.notes, "; "), Warnings: e.warn, MatchSet: e.s.match != e.base.match}
-	configured := c.MatchSet
+	c := Change{Note: strings.Join(e.notes, "; "), Warnings: e.warn, MatchSet: e.s.match != e.base.match, Objects: e.objectChanges()}
+	configured := c.MatchSet || len(c.Objects) > 0
 	c.Added = make([]*Route, 0, len(e.fresh))
 	for i := range e.touched {
 		was, now := e.touched[i].was, e.touched[i].now
@@ -479,6 +480,9 @@ func (e *edit) finish() (*Snapshot, Change, error) {
 	}
 	s := e.s
 	if err := s.checkCycles(c.Added, c.Updated); err != nil {
+		return nil, Change{}, err
+	}
+	if err := s.checkObjects(); len(c.Objects) > 0 && err != nil {
 		return nil, Change{}, err
 	}
 	s.generation++
@@ -567,6 +571,7 @@ func (e *edit) abandon() *Snapshot {
 		e.t.arena.drop(ref)
 	}
 	s := e.s
-	s.match, s.generation, s.revision, s.recent, s.marks = e.base.match, e.base.generation, e.base.revision, e.base.recent, e.base.marks
+	s.match, s.generation, s.revision, s.recent = e.base.match, e.base.generation, e.base.revision, e.base.recent
+	s.marks, s.objects = e.base.marks, e.base.objects
 	return s
 }

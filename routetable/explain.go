@@ -33,6 +33,7 @@ type Explained struct {
 	Used     bool     `json:"used"`
 	Why      string   `json:"why,omitempty"`     // where it is not used: in a person's words, without credentials
 	Nowhere  string   `json:"nowhere,omitempty"` // where it is used and names what leads to no hop: why, in the same words
+	Depth    int      `json:"depth,omitempty"`   // where it is used and names another name: how many names deep that goes, MaxDepth at most, one more where it is too deep
 	Chosen   *bool    `json:"chosen,omitempty"`  // a running router fills it
 	Route    *Route   `json:"-"`
 }
@@ -65,7 +66,7 @@ func (s *Snapshot) Explain(addr, target string, property func(string) (string, b
 			x.Emptied = &e
 		}
 	}
-	s.explainNowhere(x.Matches, groups, property)
+	s.explainNames(x.Matches, groups, property)
 	x.Near = s.near(routed)
 	x.Hops = s.hops(x.Hops, groups, property)
 	return x
@@ -128,9 +129,9 @@ func (s *Snapshot) explainUnused(rows []Explained, addr string, property func(st
 	}
 }
 
-// explainNowhere says of each row that is used, and whose names lead to no hop, why. A topic without a subscriber is not nowhere: what is sent to
-// it is accepted.
-func (s *Snapshot) explainNowhere(rows []Explained, groups []Group, property func(string) (string, bool)) {
+// explainNames says of each row that is used and names a name how deep that goes, and where it leads to no hop why. A topic without a subscriber
+// is not nowhere: what is sent to it is accepted.
+func (s *Snapshot) explainNames(rows []Explained, groups []Group, property func(string) (string, bool)) {
 	at := map[uint64]*Explained{}
 	for i := range rows {
 		at[rows[i].Route.ID] = &rows[i]
@@ -143,7 +144,11 @@ func (s *Snapshot) explainNowhere(rows []Explained, groups []Group, property fun
 			}
 			one := g
 			one.Matches = g.Matches[i : i+1]
-			x.Nowhere = nowhere(s.Resolve(nil, []Group{one}, nil, property))
+			ends := s.Resolve(nil, []Group{one}, nil, property)
+			x.Nowhere = nowhere(ends)
+			for _, c := range ends {
+				x.Depth = max(x.Depth, c.Depth)
+			}
 		}
 	}
 }

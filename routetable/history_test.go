@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// configuredText is the configured rows and the match mode as a table file.
+// configuredText is the configured rows and the match mode as a table file, and the objects.
 func configuredText(s *Snapshot) string {
 	f := s.File(false)
 	f.Routes = slices.DeleteFunc(f.Routes, func(r Route) bool { return !Configured(r.Origin) })
@@ -20,7 +20,14 @@ func configuredText(s *Snapshot) string {
 	if err := f.WriteArrow(&b); err != nil {
 		panic(err)
 	}
-	return b.String()
+	return b.String() + objectsText(s)
+}
+
+func objectsText(s *Snapshot) string {
+	if len(s.Objects()) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("objects %q\n", s.Objects())
 }
 
 func diffText(t testing.TB, d *Diff) string {
@@ -337,6 +344,9 @@ func (m *historyModel) edit(t *rapid.T) {
 			op := draw(Verb(rapid.IntRange(int(VerbAdd), int(VerbMatch)).Draw(t, "verb")))
 			if (op.Verb == VerbClear || op.Verb == VerbWithdraw) && rapid.IntRange(0, 2).Draw(t, "really") > 0 {
 				op.Verb = VerbAdd
+			}
+			if rapid.IntRange(0, 5).Draw(t, "object") == 0 {
+				op = Op{Verb: VerbObject, Object: rapid.SampledFrom([]string{"one", "two"}).Draw(t, "name"), Text: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "text")}
 			}
 			ops = append(ops, op)
 		}

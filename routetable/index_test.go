@@ -203,7 +203,7 @@ func TestReadersSeeOneGeneration(t *testing.T) {
 			}
 		}()
 	}
-	for i := uint64(1); i < 3000; i++ {
+	for i := uint64(1); i < 1000; i++ {
 		set(i)
 	}
 	close(stop)
@@ -216,7 +216,7 @@ func TestChurnReusesMemory(t *testing.T) {
 	table := New()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	live := map[int]bool{}
-	for range 60_000 {
+	for range 20_000 {
 		i := rnd.IntN(2000)
 		p := fmt.Sprintf("name-%d-%s", i, strings.Repeat("x", i%400))
 		var err error

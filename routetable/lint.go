@@ -7,18 +7,87 @@ import (
 )
 
 // Lint says what in the table is allowed and probably not meant: what an add warns about, rows that can never be used, names that lead
-// back by way of wildcards, groups that do not agree. It looks at pairs of patterns, so it is for files and people, not for every edit.
+// back by way of wildcards, groups that do not agree. Cost: some microseconds for each row.
 func (s *Snapshot) Lint() []Warning {
+	l := newLinter(s)
 	var warnings []Warning
 	for r := range s.Routes() {
+		kin := l.kinOf(r.Pattern)
 		warnings = s.warnRow(warnings, r)
 		warnings = warnLoose(warnings, r)
-		warnings = s.warnGroup(warnings, r)
-		warnings = s.warnShadowed(warnings, r)
-		warnings = s.warnDuplicates(warnings, r)
+		warnings = warnGroup(warnings, r, kin)
+		warnings = l.warnShadowed(warnings, r)
+		warnings = s.warnDuplicates(warnings, r, kin)
 		warnings = s.warnNames(warnings, r)
 	}
 	return warnings
+}
+
+// linter is what rows are compared with, so that it is looked for once.
+type linter struct {
+	s     *Snapshot
+	stars map[string][]*Route // rows of a "prefix*" that always count, by prefix: the first, and the first of another pattern, fallbacks by themselves
+	sizes []int               // of the prefixes, ascending
+	last  *kin
+	many  map[string]*kin // of patterns with many rows
+}
+
+// kin is the rows of one pattern, in table order, and their groups where there are several.
+type kin struct {
+	pattern string
+	rows    []*Route
+	groups  []cand
+}
+
+func newLinter(s *Snapshot) *linter {
+	l := &linter{s: s, stars: map[string][]*Route{}, last: &kin{}, many: map[string]*kin{}}
+	s.records(func(rec record) bool {
+		if rec.flags()&recWild == 0 {
+			return true
+		}
+		r := s.routeOf(rec.slot())
+		prefix, ok := starOf(r.c.pattern)
+		if !ok || !r.alwaysCounts() {
+			return true
+		}
+		n := 0
+		for _, o := range l.stars[prefix] {
+			if o.Fallback == r.Fallback {
+				if n++; n == 2 || o.Pattern == r.Pattern {
+					return true
+				}
+			}
+		}
+		l.stars[prefix] = append(l.stars[prefix], r)
+		if at, there := slices.BinarySearch(l.sizes, len(prefix)); !there {
+			l.sizes = slices.Insert(l.sizes, at, len(prefix))
+		}
+		return true
+	})
+	return l
+}
+
+func (l *linter) kinOf(pattern string) *kin {
+	if l.last.pattern == pattern {
+		return l.last
+	}
+	k := l.many[pattern]
+	if k == nil {
+		k = &kin{pattern: pattern, rows: l.s.rowsOf(pattern)}
+		if len(k.rows) > 1 {
+			k.groups = groupRows(nil, k.rows, func(*Route) bool { return true })
+		}
+		if len(k.rows) > manyRows {
+			l.many[pattern] = k
+		}
+	}
+	l.last = k
+	return k
+}
+
+// alwaysCounts reports whether the row is used for whatever its pattern matches.
+func (r *Route) alwaysCounts() bool {
+	return !r.Optional && r.c.when == nil && r.c.match[0].Problem == ""
 }
 
 func warning(r *Route, what string) Warning {
@@ -111,11 +180,11 @@ func (s *Snapshot) warnLiteral(dst []Warning, r *Route) []Warning {
 func bare(text string) bool { return !strings.ContainsAny(text, ":/@[") }
 
 // warnGroup says where a row of an any group does not agree with the first.
-func (s *Snapshot) warnGroup(dst []Warning, r *Route) []Warning {
+func warnGroup(dst []Warning, r *Route, k *kin) []Warning {
 	if r.Pick != PickAny {
 		return dst
 	}
-	for _, o := range s.rowsOf(r.Pattern) {
+	for _, o := range k.rows {
 		if o.Pick == r.Pick && o.Fallback == r.Fallback {
 			if o.Balance != r.Balance || hashKey(o) != hashKey(r) {
 				dst = append(dst, warning(r, "the group's first row decides: its balance is "+balanceText(o)))
@@ -127,14 +196,9 @@ func (s *Snapshot) warnGroup(dst []Warning, r *Route) []Warning {
 }
 
 // warnDuplicates says, for the first row of a group, which rows of the group lead to the hop of one before by another text.
-func (s *Snapshot) warnDuplicates(dst []Warning, r *Route) []Warning {
-	rows := s.rowsOf(r.Pattern)
-	if len(rows) < 2 {
-		return dst
-	}
-	groups := groupRows(nil, rows, func(*Route) bool { return true })
-	for i := range groups {
-		g := &groups[i]
+func (s *Snapshot) warnDuplicates(dst []Warning, r *Route, k *kin) []Warning {
+	for i := range k.groups {
+		g := &k.groups[i]
 		if len(g.matches) < 2 || g.first().ID != r.ID {
 			continue
 		}
@@ -178,54 +242,89 @@ func sample(p *pattern) (addr string, ok bool) {
 }
 
 // warnShadowed says where a row is never used because of the rows of another pattern.
-func (s *Snapshot) warnShadowed(dst []Warning, r *Route) []Warning {
+func (l *linter) warnShadowed(dst []Warning, r *Route) []Warning {
 	if r.Fallback {
-		if o := s.covering(r, func(o *Route) bool { return !o.Fallback }); o != nil {
+		if o := l.covering(r, func(o *Route) bool { return !o.Fallback }); o != nil {
 			return append(dst, warning(r, "never used: "+arrowField(o.Pattern)+" matches all that this fallback does"))
 		}
 	}
-	mode := s.space(r.Pattern)
+	mode := l.s.space(r.Pattern)
 	if mode == spaceAll || r.Optional && mode != spaceFirst {
 		return dst
 	}
-	if o := s.covering(r, func(o *Route) bool { return o.Fallback == r.Fallback && o.before(r) && o.Pattern != r.Pattern }); o != nil {
+	if o := l.covering(r, func(o *Route) bool { return o.Fallback == r.Fallback && o.before(r) && o.Pattern != r.Pattern }); o != nil {
 		dst = append(dst, warning(r, "never used: "+arrowField(o.Pattern)+" comes first and matches all that it does"))
 	}
 	return dst
 }
 
-// covering finds a row that always counts, for which is holds, and whose pattern matches all that r's does.
-func (s *Snapshot) covering(r *Route, is func(*Route) bool) *Route {
-	fits := func(o *Route) bool { return !o.Optional && o.c.when == nil && o.c.match[0].Problem == "" && is(o) }
-	p := r.c.pattern
-	if p.literal() {
-		for _, o := range s.rowsFor(nil, p.lits[0], hashAddress(p.lits[0])) {
-			if fits(o) {
-				return o
+// covering finds the first row that always counts, for which is holds, and whose pattern surely matches all that r's does. It knows the simple
+// cases: a literal, the same pattern, and a "prefix*".
+func (l *linter) covering(r *Route, is func(*Route) bool) *Route {
+	var first *Route
+	look := func(rows []*Route) {
+		for _, o := range rows {
+			if o.alwaysCounts() && is(o) && (first == nil || o.before(first)) {
+				first = o
 			}
 		}
-		return nil
 	}
-	for o := range s.Routes() {
-		if fits(o) && covers(o.c.pattern, p) {
-			return o
+	p := r.c.pattern
+	if p.literal() {
+		look(l.s.rowsFor(nil, p.lits[0], hashAddress(p.lits[0])))
+		return first
+	}
+	look(l.last.rows) // of r's pattern
+	common := p.prefix()
+	for _, n := range l.sizes {
+		if n > len(common) {
+			break
+		}
+		if rows := l.stars[common[:n]]; len(rows) > 0 && covers(rows[0].c.pattern, p) {
+			look(rows)
 		}
 	}
-	return nil
+	return first
 }
 
-// covers reports whether all that fits b surely fits a. It knows the simple cases: the same pattern, and a "prefix*".
-func covers(a, b *pattern) bool {
-	if a.text == b.text {
-		return true
+// prefix is what every address that fits begins with.
+func (p *pattern) prefix() string {
+	common, begun := "", false
+	add := func(text string) {
+		if !begun {
+			common, begun = text, true
+			return
+		}
+		n := 0
+		for n < min(len(common), len(text)) && common[n] == text[n] {
+			n++
+		}
+		common = common[:n]
 	}
-	if len(a.forms) != 1 || a.forms[0].w == nil || a.forms[0].topic {
-		return false
+	for _, lit := range p.lits {
+		add(lit)
 	}
-	w := a.forms[0].w
+	for i := range p.forms {
+		add(p.forms[i].prefix)
+	}
+	return common
+}
+
+// starOf is the prefix of a pattern that is "prefix*".
+func starOf(p *pattern) (prefix string, ok bool) {
+	if len(p.lits) > 0 || len(p.forms) != 1 || p.forms[0].w == nil || p.forms[0].topic {
+		return "", false
+	}
+	w := p.forms[0].w
 	if len(w.kinds) != 1 || w.kinds[0] != wildAny || w.lits[1] != "" {
-		return false
+		return "", false
 	}
+	return w.lits[0], true
+}
+
+// covers reports whether all that fits b surely fits a, which is a "prefix*".
+func covers(a, b *pattern) bool {
+	star, _ := starOf(a)
 	for i := range b.lits {
 		if !a.match(b.lits[i]) {
 			return false
@@ -233,7 +332,7 @@ func covers(a, b *pattern) bool {
 	}
 	for i := range b.forms {
 		prefix := b.forms[i].prefix
-		if !strings.HasPrefix(prefix, w.lits[0]) || guard(prefix) > len(w.lits[0]) {
+		if !strings.HasPrefix(prefix, star) || guard(prefix) > len(star) {
 			return false
 		}
 	}

@@ -92,16 +92,17 @@ func (s *Snapshot) LookupUncached(dst []Group, addr string, property func(string
 func (s *Snapshot) look(dst []Group, addr string, property func(string) (string, bool)) (out []Group, first, found bool) {
 	hash := hashAddress(addr)
 	e := s.cached(addr, hash)
-	if e != nil && !e.when {
-		return append(dst, e.groups...), e.first, e.found
+	if e != nil {
+		if !e.when {
+			return append(dst, e.groups...), e.first, e.found
+		}
+		return s.compute(dst, addr, e.rows, property)
 	}
 	var room [8]*Route
 	rows := s.rowsFor(room[:0], addr, hash)
 	out, first, found = s.compute(dst, addr, rows, property)
-	if e == nil {
-		when := s.whens > 0 && slices.ContainsFunc(rows, func(r *Route) bool { return r.c.when != nil })
-		s.keep(addr, hash, out[len(dst):], first, found, when)
-	}
+	when := s.whens > 0 && slices.ContainsFunc(rows, func(r *Route) bool { return r.c.when != nil })
+	s.keep(addr, hash, out[len(dst):], rows, first, found, when)
 	return out, first, found
 }
 

@@ -23,9 +23,10 @@ const (
 	VerbLoad
 	VerbMatch
 	VerbRollback
+	VerbObject
 )
 
-var verbNames = [...]string{"add", "insert", "set", "replace", "replace-all", "delete", "delete-pattern", "clear", "withdraw", "load", "match", "rollback"}
+var verbNames = [...]string{"add", "insert", "set", "replace", "replace-all", "delete", "delete-pattern", "clear", "withdraw", "load", "match", "rollback", "object"}
 
 func (v Verb) String() string {
 	if int(v) < len(verbNames) {
@@ -98,6 +99,8 @@ type Op struct {
 
 	To uint64 // rollback: the revision whose rows come back
 
+	Object, Text string // object: its name, and the text that it is to have; an empty text takes it away
+
 	IfRevision *uint64 // the revision that the caller saw; another one is a ConflictError
 }
 
@@ -107,10 +110,11 @@ type Change struct {
 	Generation uint64 // after the change
 	Added      []*Route
 	Removed    []*Route
-	Updated    []*Route // as they are now
-	Before     []*Route // as the rows of Updated were, in the same order
-	MatchSet   bool     // the match mode changed
-	Note       string   // why nothing was done, or what else was ("already there", "nothing to delete")
+	Updated    []*Route       // as they are now
+	Before     []*Route       // as the rows of Updated were, in the same order
+	Objects    []ObjectChange // in the order of their names
+	MatchSet   bool           // the match mode changed
+	Note       string         // why nothing was done, or what else was ("already there", "nothing to delete")
 	Warnings   []Warning
 
 	moved []*Route // rows of which only the position is another
@@ -118,7 +122,7 @@ type Change struct {
 
 // Changed reports whether the table is another than before.
 func (c Change) Changed() bool {
-	return len(c.Added)+len(c.Removed)+len(c.Updated) > 0 || c.MatchSet
+	return len(c.Added)+len(c.Removed)+len(c.Updated)+len(c.Objects) > 0 || c.MatchSet
 }
 
 // ErrNotFound says that the row that was to be set, or the anchor of an insert, is not there: list the table.

@@ -50,6 +50,8 @@ func (e *edit) do(op *Op) error {
 		return nil
 	case VerbRollback:
 		return e.rollback(op)
+	case VerbObject:
+		return e.object(op)
 	}
 	return &RefusedError{What: fmt.Sprintf("unknown verb %d", op.Verb)}
 }
@@ -431,9 +433,13 @@ func (e *edit) dropAll(is func(record) bool) int {
 		}
 		return true
 	})
-	for _, slot := range gone {
-		e.drop(e.s.routeOf(slot))
-	}
+	rows := make([]*Route, len(gone))
+	inParts(len(gone), func(from, to int) {
+		for i := from; i < to; i++ {
+			rows[i] = e.s.lastOf(gone[i])
+		}
+	})
+	e.dropRows(rows)
 	return len(gone)
 }
 

@@ -32,8 +32,8 @@ func (r *replay) snapshot(from io.Reader, size int64) error {
 	b := bufio.NewReaderSize(from, 1<<18)
 	s := r.e.s
 	flags, err := b.ReadByte()
-	if err == nil && flags&flagMarks != 0 {
-		err = r.marks(b, size)
+	if err == nil {
+		err = r.head(flags, b, size)
 	}
 	numbers := [4]uint64{}
 	for i := range numbers {
@@ -161,14 +161,35 @@ func validRecord(rec record, row *Route) bool {
 	return rec.slot() < maxSlots && rec.id()>>32 != 0 && rec.row(row) && checkColumns(row) == nil
 }
 
-// marks reads the marks; there are at most size bytes.
-func (r *replay) marks(b interface {
+// head reads the marks and objects that the flags tell of; there are at most size bytes.
+func (r *replay) head(flags byte, b byteReader, size int64) error {
+	if flags&flagMarks != 0 {
+		marks, err := readTexts(b, size)
+		if err != nil {
+			return err
+		}
+		r.e.s.marks = marks
+	}
+	if flags&flagObjects == 0 {
+		return nil
+	}
+	objects, err := readTexts(b, size)
+	for name, text := range objects {
+		r.e.setObject(name, text)
+	}
+	return err
+}
+
+type byteReader interface {
 	io.Reader
 	io.ByteReader
-}, size int64) error {
+}
+
+// readTexts reads what appendTexts wrote; there are at most size bytes.
+func readTexts(b byteReader, size int64) (map[string]string, error) {
 	count, err := binary.ReadUvarint(b)
 	if err != nil || count > uint64(size) {
-		return errChange
+		return nil, errChange
 	}
 	text := func() string {
 		n, e := binary.ReadUvarint(b)
@@ -182,16 +203,15 @@ func (r *replay) marks(b interface {
 		}
 		return string(s)
 	}
-	marks := map[string]string{}
+	texts := map[string]string{}
 	for range count {
 		name := text()
-		marks[name] = text()
+		texts[name] = text()
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	r.e.s.marks = marks
-	return nil
+	return texts, nil
 }
 
 // change reads what appendChange wrote.
@@ -199,9 +219,9 @@ func (r *replay) change(generation uint64, payload []byte) error {
 	b := reader{b: payload}
 	s := r.e.s
 	flags := b.byte()
-	if flags&flagMarks != 0 {
+	if flags&(flagMarks|flagObjects) != 0 {
 		rest := bytes.NewReader(b.b)
-		if err := r.marks(rest, int64(len(b.b))); err != nil {
+		if err := r.head(flags, rest, int64(len(b.b))); err != nil {
 			return err
 		}
 		b.b = b.b[len(b.b)-rest.Len():]

@@ -29,6 +29,7 @@ type Candidate struct {
 	Outer *Route // the row of the first lookup that it came by; Route itself where no name was between
 	Name  string // the name that Route was found under, empty at the first lookup; for EndEmpty and EndTooDeep the one that was not found
 	Group int    // index in groups of the first lookup
+	Depth int    // names between Outer and here; for EndEmpty and EndTooDeep with Name
 
 	// Of Route, where an outer row on the way does not say otherwise.
 	Optional bool
@@ -92,7 +93,7 @@ func (r *resolver) group(g *Group, outer *Candidate, name string, depth int) {
 			return
 		}
 		c := Candidate{
-			Hop: m.Hop, Route: m.Route, Outer: m.Route, Name: name, Group: r.index,
+			Hop: m.Hop, Route: m.Route, Outer: m.Route, Name: name, Group: r.index, Depth: depth,
 			Optional: m.Route.Optional, Timeout: m.Route.Timeout, Retry: m.Route.Retry, Problem: m.Problem,
 		}
 		if outer != nil {
@@ -119,7 +120,7 @@ func (r *resolver) group(g *Group, outer *Candidate, name string, depth int) {
 // follow looks up the name that c's hop is.
 func (r *resolver) follow(c *Candidate, depth int) {
 	h := c.Hop
-	c.Hop, c.Name = nil, h.LookupName()
+	c.Hop, c.Name, c.Depth = nil, h.LookupName(), depth+1
 	if depth == MaxDepth || slices.Contains(r.path[:depth], c.Name) {
 		c.End = EndTooDeep
 		r.dst = append(r.dst, *c)

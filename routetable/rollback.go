@@ -2,10 +2,12 @@ package routetable
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"sync"
 )
 
-// Rollback makes the configured rows and the match mode those of an earlier revision, as a new change: address texts, origins, columns and
+// Rollback makes the configured rows, the objects and the match mode those of an earlier revision, as a new change: address texts, origins, columns and
 // the order of the rows among each other. Learned rows are not touched. Rows that come back get new ids. A revision that the history does
 // not reach is a RefusedError. It can be undone as any other change.
 func (t *Table) Rollback(a Author, revision uint64) (Change, error) {
@@ -27,46 +29,80 @@ func (e *edit) rollback(op *Op) error {
 		return nil
 	}
 	p := s.before(entries)
-	d := s.between(s.before(nil), p)
-	if d.Empty() {
-		e.note("the table is as it was at revision %d already", op.To)
-		return nil
+	goals, moved := e.goalsInPlace(p)
+	if !slices.ContainsFunc(goals, goal.differs) {
+		d := s.between(s.before(nil), p)
+		if d.Empty() {
+			e.note("the table is as it was at revision %d already", op.To)
+			return nil
+		}
+		if goals == nil {
+			goals, moved = e.goalsAnew(p, d)
+		}
 	}
 	e.s.match = p.match
-	goals, moved := e.goalsInPlace(p)
-	if goals == nil {
-		goals, moved = e.goalsAnew(p, d)
+	for name, text := range p.objects {
+		e.setObject(name, text)
 	}
-	// All that goes or moves goes first, from the end, so that no two rows have one position.
-	slices.SortFunc(goals, func(x, y goal) int {
-		if o := comparePresence(x.now, y.now); o != 0 {
-			return o
-		}
-		return comparePresence(x.then, y.then)
-	})
-	for _, g := range slices.Backward(goals) {
-		if g.now != nil {
-			e.drop(g.now)
-		}
-	}
-	slices.SortStableFunc(goals, func(x, y goal) int { return comparePresence(x.then, y.then) })
+	return e.reach(goals, moved)
+}
+
+// differs reports whether the row is another one, be it at its place or not.
+func (g goal) differs() bool {
+	return (g.now == nil) != (g.then == nil) || g.now != nil && !sameRow(g.now, g.then)
+}
+
+// reach makes the rows what they are to be. All that goes or moves goes first, so that no two rows have one position.
+func (e *edit) reach(goals []goal, moved map[rowKey]bool) error {
+	var gone, back []*Route
+	var kept []goal
 	for _, g := range goals {
-		if g.then == nil {
-			continue
+		if g.now != nil {
+			gone = append(gone, g.now)
 		}
+		switch {
+		case g.then == nil:
+		case g.now == nil:
+			r := *g.then
+			back = append(back, &r)
+		default:
+			kept = append(kept, g)
+		}
+	}
+	slices.SortFunc(gone, compareRoutes)
+	e.dropRows(gone)
+	slices.SortFunc(kept, func(x, y goal) int { return compareRoutes(x.then, y.then) })
+	for _, g := range kept {
 		if err := e.comeBack(g, moved); err != nil {
 			return err
 		}
 	}
-	return nil
+	slices.SortFunc(back, compareRoutes)
+	if err := e.compileAll(back); err != nil {
+		return err
+	}
+	return e.putAll(back)
 }
 
-func comparePresence(a, b *Route) int {
-	switch {
-	case a == nil || b == nil:
-		return cmp.Compare(presence(a), presence(b))
-	}
-	return compareRoutes(a, b)
+// compileAll compiles rows that are to be put.
+func (e *edit) compileAll(rows []*Route) error {
+	var mu sync.Mutex
+	var failed error
+	inParts(len(rows), func(from, to int) {
+		for _, r := range rows[from:to] {
+			p, err := e.pattern(r.Pattern)
+			if err == nil {
+				err = e.compile(r, p)
+			}
+			if err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+				return
+			}
+		}
+	})
+	return failed
 }
 
 func presence(r *Route) int {
@@ -76,21 +112,13 @@ func presence(r *Route) int {
 	return 1
 }
 
-// comeBack puts a row, whose place is free, as it is to be.
+// comeBack puts a row that is there now, and whose place is free, as it is to be.
 func (e *edit) comeBack(g goal, moved map[rowKey]bool) error {
-	p, err := e.pattern(g.then.Pattern)
-	if err != nil {
-		return err
-	}
 	r := *g.then
-	if g.now != nil && r.Address == g.now.Address && r.When == g.now.When {
+	if r.Address == g.now.Address && r.When == g.now.When {
 		r.c = g.now.c.of(&r)
-	} else if err := e.compile(&r, p); err != nil {
+	} else if err := e.compile(&r, g.now.c.pattern); err != nil {
 		return err
-	}
-	if g.now == nil {
-		e.put(&r)
-		return nil
 	}
 	r.ID = g.now.ID
 	if moved[rowKey{r.Pattern, r.c.key}] {
@@ -106,20 +134,17 @@ func (e *edit) goalsInPlace(p *past) (goals []goal, moved map[rowKey]bool) {
 	if len(p.shifts) > 0 {
 		return nil, nil
 	}
-	moved = map[rowKey]bool{}
-	goals = []goal{}
 	s := e.base
+	goals = s.differing(p)
+	moved = map[rowKey]bool{}
 	wanted := map[spot]bool{}
-	for k := range p.rows {
-		now := s.find(k.pattern, k.key, OriginOperator)
-		then := p.row(k, now)
-		if now == nil && then == nil || now != nil && then != nil && sameRow(now, then) && now.pos == then.pos {
+	for _, g := range goals {
+		if g.then == nil {
 			continue
 		}
-		goals = append(goals, goal{now, then})
-		if then != nil {
-			wanted[spotOf(then)] = true
-			moved[k] = now != nil && now.pos != then.pos
+		wanted[spotOf(g.then)] = true
+		if g.now != nil && g.now.pos != g.then.pos {
+			moved[rowKey{g.now.Pattern, g.now.c.key}] = true
 		}
 	}
 	if len(wanted) == 0 {
@@ -137,6 +162,28 @@ func (e *edit) goalsInPlace(p *past) (goals []goal, moved map[rowKey]bool) {
 		e.nextPos = max(e.nextPos, pos.pos) // a renumbering that no row lived through began again below
 	}
 	return goals, moved
+}
+
+// differing lists the rows that were others, or elsewhere. It is not nil.
+func (s *Snapshot) differing(p *past) []goal {
+	keys := slices.Collect(maps.Keys(p.rows))
+	goals := make([]goal, 0, len(keys))
+	var mu sync.Mutex
+	inParts(len(keys), func(from, to int) {
+		var part []goal
+		for _, k := range keys[from:to] {
+			now := s.find(k.pattern, k.key, OriginOperator)
+			then := p.row(k, now)
+			if now == nil && then == nil || now != nil && then != nil && sameRow(now, then) && now.pos == then.pos {
+				continue
+			}
+			part = append(part, goal{now, then})
+		}
+		mu.Lock()
+		goals = append(goals, part...)
+		mu.Unlock()
+	})
+	return goals
 }
 
 // goalsAnew numbers all rows of the table anew. Rows of other origins keep their order, and stay behind the configured row that they stand

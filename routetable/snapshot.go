@@ -15,14 +15,15 @@ type Snapshot struct {
 	match        MatchMode
 	dynamicHosts bool // captures may supply whole hosts in every row
 
-	chunks []chunk   // records
-	slots  slotArray // ref of the record of each slot, 0 is none
-	order  orderTree // rows in table order
-	index  index     // rows by pattern
-	whens  int       // rows with a predicate
-	marks  map[string]string
-	recent recentChanges
-	caches *caches // of the table; nil in a snapshot under way
+	chunks  []chunk   // records
+	slots   slotArray // ref of the record of each slot, 0 is none
+	order   orderTree // rows in table order
+	index   index     // rows by pattern
+	whens   int       // rows with a predicate
+	marks   map[string]string
+	objects map[string]string // by name
+	recent  recentChanges
+	caches  *caches // of the table; nil in a snapshot under way
 
 	emptied *emptied // of the table
 }
@@ -30,7 +31,7 @@ type Snapshot struct {
 // Generation counts all changes.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
-// Revision counts the changes of configured rows and of the match mode.
+// Revision counts the changes of configured rows, of objects and of the match mode.
 func (s *Snapshot) Revision() uint64 { return s.revision }
 
 // Match is the match mode of the plain name space.

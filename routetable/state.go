@@ -97,25 +97,41 @@ func durable(origin string) bool { return origin != OriginSystem && !Live(origin
 const (
 	flagMatchFirst = 1 << iota
 	flagMarks      // the marks follow: a count, then names and values as texts
-	stateFlags     = flagMatchFirst | flagMarks
+	flagObjects    // objects follow in the same form: in a snapshot all, in a change those that are others after it, with no text what is gone
+	stateFlags     = flagMatchFirst | flagMarks | flagObjects
 )
 
-// appendStateHead appends what a change and a snapshot begin with: the flags, and the marks where they are to be kept.
-func appendStateHead(dst []byte, s *Snapshot, marked bool) []byte {
+// appendStateHead appends what a change and a snapshot begin with: the flags, the marks where they are to be kept, and objects where there are any.
+func appendStateHead(dst []byte, s *Snapshot, marked bool, objects map[string]string) []byte {
 	flags := byte(s.match) & flagMatchFirst
-	if !marked {
-		return append(dst, flags)
+	if marked {
+		flags |= flagMarks
 	}
-	dst = appendNumbers(append(dst, flags|flagMarks), uint64(len(s.marks)))
-	for _, name := range slices.Sorted(maps.Keys(s.marks)) {
-		dst = appendText(appendText(dst, name), s.marks[name])
+	if len(objects) > 0 {
+		flags |= flagObjects
+	}
+	dst = append(dst, flags)
+	if marked {
+		dst = appendTexts(dst, s.marks)
+	}
+	if len(objects) > 0 {
+		dst = appendTexts(dst, objects)
+	}
+	return dst
+}
+
+// appendTexts appends how many texts there are, and each with its name, in the order of the names.
+func appendTexts(dst []byte, texts map[string]string) []byte {
+	dst = appendNumbers(dst, uint64(len(texts)))
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		dst = appendText(appendText(dst, name), texts[name])
 	}
 	return dst
 }
 
 // appendChange appends a change for the journal, where it touches anything that is kept.
 //
-//	change = flags [ marks ] revision serial position gone { id } count { record } [ entry ]
+//	change = flags [ marks ] [ objects ] revision serial position gone { id } count { record } [ entry ]
 //
 // flags is one byte, position a varint, ids are u64, the other numbers uvarints; the rows are as they are after it, those that are gone by
 // their ids; what is left is the entry of the history.
@@ -137,7 +153,11 @@ func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int
 	if gone+rows == 0 && x == nil && !c.MatchSet && !marked {
 		return dst, false
 	}
-	dst = appendStateHead(dst, s, marked)
+	objects := make(map[string]string, len(c.Objects))
+	for _, o := range c.Objects {
+		objects[o.Name] = o.After
+	}
+	dst = appendStateHead(dst, s, marked, objects)
 	dst = appendNumbers(dst, s.revision, uint64(ids.serial))
 	dst = appendSigned(dst, nextPos)
 	dst = appendNumbers(dst, uint64(gone))
@@ -162,7 +182,7 @@ func appendChange(dst []byte, s *Snapshot, c *Change, ids *idSource, nextPos int
 
 // writeState writes a snapshot for the disk.
 //
-//	snapshot = flags [ marks ] generation revision serial wild position count { record } count { length entry }
+//	snapshot = flags [ marks ] [ objects ] generation revision serial wild position count { record } count { length entry }
 //
 // wild is how many of the rows are not the one address that their pattern is.
 func writeState(w io.Writer, s *Snapshot, ids idSource, nextPos int64, entries []*historyEntry) error {
@@ -185,7 +205,7 @@ func writeState(w io.Writer, s *Snapshot, ids idSource, nextPos int64, entries [
 		}
 		return true
 	})
-	b = appendStateHead(b, s, len(s.marks) > 0)
+	b = appendStateHead(b, s, len(s.marks) > 0, s.objects)
 	b = appendNumbers(b, s.generation, s.revision, uint64(ids.serial), wild)
 	b = appendSigned(b, nextPos)
 	b = appendNumbers(b, n)

@@ -36,7 +36,7 @@ func kept(s *Snapshot) string {
 			fmt.Fprintf(&b, "%x %d %s --> %s of %s %v\n", r.ID, r.pos, r.Pattern, r.Address, r.Origin, FormatColumns(r))
 		}
 	}
-	return b.String()
+	return b.String() + objectsText(s)
 }
 
 // TestTableOutlivesItsProcess edits a table at random, closes and opens it, and finds its durable rows, its revision and its history.
@@ -280,7 +280,7 @@ func TestJournalIsCompacted(t *testing.T) {
 	do, table := must(t), openTable(t, dir)
 	note := strings.Repeat("n", 30_000)
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for i := range 1200 {
+	for i := range 900 {
 		do(table.Replace(fmt.Sprintf("row-%d", rnd.IntN(50)), fmt.Sprintf("h%d", i), WithNote(note)))
 	}
 	want := kept(table.Snapshot())
@@ -310,6 +310,9 @@ func FuzzReplay(f *testing.F) {
 	}
 	c, err := table.Delete("A", "h1")
 	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := table.Apply(Op{Verb: VerbObject, Object: "one", Text: "a"}); err != nil {
 		f.Fatal(err)
 	}
 	s := table.Snapshot()

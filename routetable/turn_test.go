@@ -96,7 +96,7 @@ func TestALiveRowThatLeadsDoesNotWait(t *testing.T) {
 		}
 		select {
 		case <-answered:
-		case <-time.After(10 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Error("the row of a live connection waits for the disk")
 		}
 	})

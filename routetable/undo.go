@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 )
 
 // undo is what leads from the configured rows after a change back to those before it, and the match mode. It holds rows as records, so
@@ -15,12 +16,14 @@ import (
 //	shift = order low high delta                 varints; see shift
 //	item  = 0 text text    the pattern and normalised address of a row that was not there
 //	      | 1 record       a row as it was; it counts more than a 0 before it
+//	      | 2 text text    the name of an object, and its text as it was
 type undo []byte
 
 // The kinds of items.
 const (
 	itemAbsent = iota
 	itemRow
+	itemObject
 )
 
 // shift says where rows of one order stood that a renumbering gave other positions: those now from low to high stood delta further on. Rows that have an
@@ -76,6 +79,9 @@ func undoOf(e *edit, c *Change) undo {
 			}
 		}
 	}
+	for _, o := range c.Objects {
+		u = appendText(appendText(append(u, itemObject), o.Name), o.Before)
+	}
 	if len(u) > historyUndoBytes {
 		return nil
 	}
@@ -110,8 +116,10 @@ func appendShifts(u undo, rows []stayed, all bool) undo {
 	return u
 }
 
-// undoItem is an item as it is read: the row as it was, or for one that was not there its identity alone.
+// undoItem is an item as it is read: the row as it was, or for one that was not there its identity alone, or an object.
 type undoItem struct {
+	object, text string
+
 	pattern string
 	key     string // of one that was not there
 	row     record
@@ -151,6 +159,12 @@ func (u undo) read(match func(MatchMode), shifts func([]shift), item func(undoIt
 			}
 			r.b = rest
 			item(undoItem{pattern: rec.pattern(), row: rec})
+		case itemObject:
+			it := undoItem{object: r.text(), text: r.text()}
+			if r.bad || it.object == "" {
+				return false
+			}
+			item(it)
 		default:
 			return false
 		}
@@ -167,11 +181,12 @@ func (u undo) valid() bool {
 	}) && rows
 }
 
-// past is the configured rows and the match mode at an earlier revision, as what differs from a later snapshot.
+// past is the configured rows, the objects and the match mode at an earlier revision, as what differs from a later snapshot.
 type past struct {
-	match  MatchMode
-	rows   map[rowKey]pastRow // rows that differ; others are those of the snapshot
-	shifts [][]shift          // renumberings since, newest first
+	match   MatchMode
+	rows    map[rowKey]pastRow // rows that differ; others are those of the snapshot
+	shifts  [][]shift          // renumberings since, newest first
+	objects map[string]string  // that differ; those that were not there have no text
 }
 
 // pastRow is a row as it was.
@@ -182,12 +197,16 @@ type pastRow struct {
 
 // before undoes the entries, oldest first, on the snapshot that they lead to.
 func (s *Snapshot) before(entries []*historyEntry) *past {
-	p := &past{match: s.match, rows: map[rowKey]pastRow{}}
+	p := &past{match: s.match, rows: map[rowKey]pastRow{}, objects: map[string]string{}}
 	for _, x := range slices.Backward(entries) {
 		x.undo.read(
 			func(m MatchMode) { p.match = m },
 			func(list []shift) { p.shifts = append(p.shifts, list) },
 			func(it undoItem) {
+				if it.object != "" {
+					p.objects[strings.Clone(it.object)] = strings.Clone(it.text)
+					return
+				}
 				k := rowKey{it.pattern, it.key}
 				if it.row != nil {
 					k.key = key(it.row.address())

@@ -136,7 +136,27 @@ func (c *Core) handle(caller Caller, q request) (answer, error) {
 	case "GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS", "GET-ANNOTATIONS", "GET-MGMT-NODES":
 		return c.handleGet(caller, q)
 	}
+	if o := c.operator(q); o != nil {
+		arguments, err := q.arguments()
+		if err != nil {
+			return answer{}, err
+		}
+		body, err := o.Operate(caller, q.operation, arguments)
+		return answer{status: StatusOK, body: body}.with("revision", c.table.Revision()), err
+	}
 	return c.handleTable(caller, q)
+}
+
+// operator is the provider that has the request's operation, where the request names its type.
+func (c *Core) operator(q request) Operator {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.providers {
+		if o, ok := p.(Operator); ok && p.Type() == q.kind && slices.Contains(o.Operations(), q.operation) {
+			return o
+		}
+	}
+	return nil
 }
 
 // tableOperation gives the operation that a request asks of the table, where the caller may do it.

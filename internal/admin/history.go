@@ -16,10 +16,13 @@ func (c *Core) author(caller Caller, words string) routetable.Author {
 	return routetable.Author{User: caller.User, From: firstOf(caller.Remote, caller.Via), Command: words, At: c.o.Now()}
 }
 
-// loadWords are those of the load of a file that has a name, which the table does not know; else none.
+// loadWords are those of what the table cannot put into words: the load of a file that has a name, a change of objects; else none.
 func loadWords(cmd Command) string {
 	if batch, ok := cmd.(Apply); ok && len(batch.Commands) == 1 {
 		cmd = batch.Commands[0]
+	}
+	if x, ok := cmd.(Renew); ok {
+		return x.Words
 	}
 	x, ok := cmd.(Load)
 	switch {
@@ -133,7 +136,7 @@ type heldDiff struct {
 }
 
 // handleDiff answers what leads from one table to another: from, to, match (a list of two) where that differs, and rows, each with change
-// (added, removed, changed or moved), before and after. The tables are the revisions a and b, or b is what was uploaded by a load, which
+// (added, removed, changed or moved), before and after, and objects (ObjectMaps) where some differ. The tables are the revisions a and b, or b is what was uploaded by a load, which
 // ends. A long answer comes in pages: the next one is asked for by diff and offset.
 func (c *Core) handleDiff(caller Caller, a args) (answer, error) {
 	offset, _, err := a.count("offset")
@@ -167,6 +170,9 @@ func (c *Core) handleDiff(caller Caller, a args) (answer, error) {
 	body := map[string]any{"from": h.from, "to": h.to, "rows": rows, "total": uint64(len(h.d.Rows))}
 	if h.d.MatchDiffer {
 		body["match"] = []any{h.d.Match[0].String(), h.d.Match[1].String()}
+	}
+	if len(h.d.Objects) > 0 {
+		body["objects"] = ObjectMaps(h.d.Objects)
 	}
 	if next < len(h.d.Rows) {
 		c.keepDiff(h)
@@ -225,6 +231,22 @@ func (c *Core) diffFile(caller Caller, session string, h *heldDiff) error {
 		return err
 	}
 	return nil
+}
+
+// ObjectMaps are objects that a change made others: name and change (added, removed or changed).
+func ObjectMaps(changes []routetable.ObjectChange) []any {
+	list := make([]any, len(changes))
+	for i, o := range changes {
+		change := "changed"
+		switch {
+		case o.Before == "":
+			change = "added"
+		case o.After == "":
+			change = "removed"
+		}
+		list[i] = map[string]any{"name": o.Name, "change": change}
+	}
+	return list
 }
 
 // differenceMap is a row of a difference, and about how many bytes it is.

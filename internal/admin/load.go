@@ -13,6 +13,7 @@ const (
 	maxLoadBytes  = 256 << 20 // of one load
 	maxLoadsBytes = 512 << 20 // of all together
 	maxLoadIdle   = 2 * time.Minute
+	spareLoadIdle = 15 * time.Second // where another wants to begin
 )
 
 // load is a table on its way in: its text is only collected. Nothing changes before the commit.
@@ -40,6 +41,17 @@ func (l *loads) expire(now time.Time) {
 	}
 }
 
+// spare drops the load that was idle for the longest, most likely of a client that is gone.
+func (l *loads) spare(now time.Time) {
+	idlest := ""
+	for id, x := range l.m {
+		if now.Sub(x.touched) > spareLoadIdle && (idlest == "" || x.touched.Before(l.m[idlest].touched)) {
+			idlest = id
+		}
+	}
+	l.drop(idlest)
+}
+
 func (l *loads) drop(id string) {
 	if x := l.m[id]; x != nil {
 		l.bytes -= len(x.text)
@@ -49,6 +61,9 @@ func (l *loads) drop(id string) {
 
 func (l *loads) begin(now time.Time, user, mode, source string, ifRev *uint64) (id string, err error) {
 	l.expire(now)
+	if len(l.m) >= maxLoads {
+		l.spare(now)
+	}
 	if len(l.m) >= maxLoads {
 		return "", refuse(StatusTooLarge, "LOAD-BEGIN: %d loads are under way, no more are taken: try again later", len(l.m))
 	}

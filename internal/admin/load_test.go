@@ -53,3 +53,28 @@ func TestIdleLoadsGo(t *testing.T) {
 		t.Errorf("got %d bytes held", l.bytes)
 	}
 }
+
+func TestAnIdleLoadGivesItsPlaceUp(t *testing.T) {
+	var l loads
+	now := time.Now()
+	ids := make([]string, maxLoads)
+	for i := range ids {
+		ids[i], _ = l.begin(now.Add(time.Duration(i)*time.Second), "u", "replace", "", nil)
+	}
+	now = now.Add(spareLoadIdle)
+	if _, err := l.begin(now, "u", "replace", "", nil); err == nil {
+		t.Error("a load that was not idle for long gave its place up")
+	}
+	now = now.Add(time.Second)
+	if _, err := l.begin(now, "v", "replace", "", nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.find(now, "u", ids[0]); err == nil {
+		t.Error("the load that was idle for the longest is under way")
+	}
+	for _, id := range ids[1:] {
+		if _, err := l.find(now, "u", id); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -28,6 +28,12 @@ type Updater interface {
 	Update(identity string, changes map[string]any) (Entity, error)
 }
 
+// Operator is a Provider with operations of its own, which are asked for with its type. Operate authorises the caller; the answer is a map.
+type Operator interface {
+	Operations() []string
+	Operate(caller Caller, operation string, arguments Arguments) (map[string]any, error)
+}
+
 // kind is one entity type at the door.
 type kind interface {
 	typeName() string

@@ -51,6 +51,9 @@ type Caller struct {
 	Role   Role
 }
 
+// May answers nil, or the refusal of what needs the role.
+func (c Caller) May(role Role, what string) error { return c.may(role, what) }
+
 // may answers nil, or why the caller may not do what needs role (401 for one nobody knows, 403 for the others).
 func (c Caller) may(role Role, what string) error {
 	if c.Role >= role {

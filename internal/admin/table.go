@@ -106,11 +106,15 @@ func changeAnswer(ch routetable.Change) answer {
 		}
 	}
 	note := ShortNote(ch.Note)
-	return answer{status: StatusOK, text: note, body: map[string]any{
+	body := map[string]any{
 		"revision": ch.Revision, "generation": ch.Generation,
 		"added": uint64(len(ch.Added)), "removed": uint64(len(ch.Removed)), "updated": uint64(len(ch.Updated)),
 		"note": note, "warnings": warnings, "rows": rows,
-	}}.with("revision", ch.Revision)
+	}
+	if len(ch.Objects) > 0 {
+		body["objects"] = ObjectMaps(ch.Objects)
+	}
+	return answer{status: StatusOK, text: note, body: body}.with("revision", ch.Revision)
 }
 
 // ShortNote says each part of a change's note once: a batch of many ops has a part for each.
@@ -337,13 +341,13 @@ func (c *Core) handleStore(caller Caller, a args) (answer, error) {
 	return answer{status: StatusOK, body: body}.with("snapshot", h.token()), nil
 }
 
-// maxLintRows bounds what LINT looks at, since it compares rows with each other. Store a larger table and lint the file.
-const maxLintRows = 10_000
+// maxLintRows bounds what LINT looks at: some microseconds a row. Store a larger table and lint the file.
+const maxLintRows = 2_000_000
 
 func (c *Core) handleLint(caller Caller, _ args) (answer, error) {
 	s := c.table.Snapshot()
 	if s.Len() > maxLintRows {
-		return answer{}, refuse(StatusTooLarge, "LINT: the table has %d rows, and rows are compared with each other here up to %d: use routectl store FILE, then routectl lint FILE", s.Len(), maxLintRows)
+		return answer{}, refuse(StatusTooLarge, "LINT: the table has %d rows, and %d are looked at here: use routectl store FILE, then routectl lint FILE", s.Len(), maxLintRows)
 	}
 	list := []any{}
 	for _, w := range s.Lint() {

@@ -153,3 +153,35 @@ func show(v any) string {
 	}
 	return kindOf(v)
 }
+
+// Arguments are the named arguments of an operation of a provider.
+type Arguments = args
+
+// Text reads a text; none is empty.
+func (a args) Text(name string) (string, error) { return a.text(name) }
+
+// Count reads a whole number, and tells whether there is one.
+func (a args) Count(name string) (n uint64, given bool, err error) { return a.count(name) }
+
+// Flag reads a boolean; none is false.
+func (a args) Flag(name string) (bool, error) { return a.flag(name) }
+
+// Texts reads a list of texts; none is empty.
+func (a args) Texts(name string) (list []string, err error) {
+	v := a[name]
+	if v == nil {
+		return nil, nil
+	}
+	rv := reflect.ValueOf(v)
+	if _, isText := textOf(v); isText || rv.Kind() != reflect.Slice && rv.Kind() != reflect.Array {
+		return nil, refuse(StatusBadRequest, "%s: must be a list of strings, got %s", name, kindOf(v))
+	}
+	for i := range rv.Len() {
+		s, ok := scalarText(rv.Index(i).Interface())
+		if !ok {
+			return nil, refuse(StatusBadRequest, "%s: item %d must be a string, got %s", name, i+1, kindOf(rv.Index(i).Interface()))
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}

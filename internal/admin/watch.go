@@ -145,6 +145,9 @@ func (w *Watch) note(ch routetable.Change) {
 // changeSize is about how many bytes a change is on the wire; beyond maxWatchBytes it is not counted to the end.
 func changeSize(ch routetable.Change) int {
 	size := 300
+	for _, o := range ch.Objects {
+		size += 60 + len(o.Name)
+	}
 	for _, list := range [][]*routetable.Route{ch.Added, ch.Removed, ch.Updated, ch.Before} {
 		for _, r := range list {
 			if size += rowSize(r); size > maxWatchBytes {
@@ -295,6 +298,9 @@ func (w *Watch) change(x waitingChange) []byte {
 	body := map[string]any{
 		"revision": ch.Revision, "generation": ch.Generation,
 		"added": maps(ch.Added), "removed": maps(ch.Removed), "updated": updated,
+	}
+	if len(ch.Objects) > 0 {
+		body["objects"] = ObjectMaps(ch.Objects)
 	}
 	if ch.MatchSet {
 		body["match"] = x.match.String()

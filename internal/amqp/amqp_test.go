@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fingerpost/fingerpost/internal/amqp"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // quiet is an owner that accepts links and does nothing with them.
 type quiet struct{}
@@ -36,7 +35,7 @@ func (quiet) Flow(*engine.Link)                                   {}
 func (quiet) InDropped(*engine.InDelivery)                        {}
 func (quiet) OutDropped(*engine.OutDelivery, bool)                {}
 func (quiet) Closed(error)                                        {}
-func (quiet) AfterInput()                                         {}
+func (quiet) AfterInput(bool)                                     {}
 func (quiet) BeforeFlush()                                        {}
 func (quiet) TakeWork() amqp.Work                                 { return nil }
 
@@ -56,7 +55,7 @@ func serve(t *testing.T, cfg engine.Config) (address string, ended chan error) {
 		}, func(_ *amqp.Conn, err error) { ended <- err })
 	}()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		ln.Close(ctx)
 		<-done
@@ -66,7 +65,7 @@ func serve(t *testing.T, cfg engine.Config) (address string, ended chan error) {
 
 func dial(t *testing.T, o amqp.DialOptions) (*amqp.Conn, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	o.Engine.ContainerID = "client"
 	c, err := amqp.Dial(ctx, o, func(*amqp.Conn) amqp.Owner { return quiet{} })
@@ -119,7 +118,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nc.SetDeadline(time.Now().Add(5 * time.Second))
+		nc.SetDeadline(time.Now().Add(20 * time.Second))
 		io.WriteString(nc, hello)
 		got, err := io.ReadAll(nc)
 		if string(got) != "AMQP\x00\x01\x00\x00" || err != nil {
@@ -130,7 +129,8 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 }
 
 func TestASilentPeerIsClosedAndASpeakingOneKept(t *testing.T) {
-	address, ended := serve(t, engine.Config{IdleTimeout: 50 * time.Millisecond})
+	t.Parallel()
+	address, ended := serve(t, engine.Config{IdleTimeout: 2 * time.Second}) // long enough for who speaks to be heard
 	kept, err := dial(t, amqp.DialOptions{Address: address})
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestASilentPeerIsClosedAndASpeakingOneKept(t *testing.T) {
 		if !errors.As(err, &ce) || ce.Condition != wire.CondResourceLimitExceeded {
 			t.Errorf("got %v", err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("the silent peer is still connected")
 	}
 	select {

@@ -21,9 +21,9 @@ var ErrHandshakeTimeout = errors.New("the peer did not open the connection in ti
 type Owner interface {
 	engine.Handler
 
-	// AfterInput is called by the reader, without the lock, after all frames of one read were handled. Payloads that
-	// Transfer was given are valid until it returns.
-	AfterInput()
+	// AfterInput is called by the reader, without the lock, after a part of the frames of one read was handled; more says that the
+	// next part comes at once. Payloads that Transfer was given are valid until it returns for the last.
+	AfterInput(more bool)
 
 	// BeforeFlush is called under the lock, before output is taken from the engine.
 	BeforeFlush()
@@ -60,6 +60,7 @@ type Conn struct {
 	mu       *sync.Mutex // guards what follows, and Engine
 	w        socket.Writer
 	flushing bool
+	midRead  bool // the reader is between two parts of a read: it flushes after the last
 	opened   bool
 	closing  bool // Close was called
 	over     bool // the socket is gone: nothing is written any more
@@ -171,18 +172,7 @@ func (c *Conn) readLoop() error {
 		if err := c.guarded(); err != nil {
 			return err
 		}
-		c.mu.Lock()
-		used, err := c.Engine.Input(c.in.Bytes())
-		if c.guard != nil && errors.Is(err, engine.ErrAuthentication) {
-			c.guard.Failed(c.nc.RemoteAddr(), time.Now())
-		}
-		c.flush()
-		work := c.owner.TakeWork()
-		c.mu.Unlock()
-		c.owner.AfterInput()
-		if work != nil {
-			work.Run()
-		}
+		used, err := c.input(c.in.Bytes())
 		if c.waiter != nil {
 			c.waiter.AwaitRoom(c.quit)
 		}
@@ -198,6 +188,37 @@ func (c *Conn) readLoop() error {
 			c.in.Room(c.need(rest))
 		}
 	}
+}
+
+// partSize is about how much of a read is handled under one hold of the lock. What the messages of one part touch stays in the
+// processor's cache until they are with their receivers' engines: by whole reads of small messages it would not.
+const partSize = 8 << 10
+
+// input handles what was read, part by part. What is to be written goes out after the last.
+func (c *Conn) input(p []byte) (used int, err error) {
+	for more := true; more; {
+		c.mu.Lock()
+		var n int
+		n, err = c.Engine.InputSome(p[used:], partSize)
+		used += n
+		more = err == nil && n >= partSize
+		if c.midRead = more; more {
+			c.mu.Unlock()
+			c.owner.AfterInput(true)
+			continue
+		}
+		if c.guard != nil && errors.Is(err, engine.ErrAuthentication) {
+			c.guard.Failed(c.nc.RemoteAddr(), time.Now())
+		}
+		c.flush()
+		work := c.owner.TakeWork()
+		c.mu.Unlock()
+		c.owner.AfterInput(false)
+		if work != nil {
+			work.Run()
+		}
+	}
+	return used, err
 }
 
 // guarded waits until what the peer said in a login may be looked at. Called by the reader, who alone moves a server's engine on before

@@ -33,7 +33,7 @@ func TestLoginForAnotherClient(t *testing.T) {
 		{"SCRAM-SHA-1", "alice", "wrong", "router.example:5672", engine.ErrAuthentication},
 	} {
 		address, _ := serve(t, engine.Config{Mechanisms: mechanisms(t, l, strings.Fields(c.offered)...), RequireSASL: true})
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		nc, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)

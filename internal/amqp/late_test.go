@@ -14,11 +14,11 @@ import (
 // nobody is an owner that wants nothing.
 type nobody struct{ engine.Handler }
 
-func (nobody) Opened()        {}
-func (nobody) Closed(error)   {}
-func (nobody) AfterInput()    {}
-func (nobody) BeforeFlush()   {}
-func (nobody) TakeWork() Work { return nil }
+func (nobody) Opened()         {}
+func (nobody) Closed(error)    {}
+func (nobody) AfterInput(bool) {}
+func (nobody) BeforeFlush()    {}
+func (nobody) TakeWork() Work  { return nil }
 
 // A peer closes in order and hangs up before it can be answered. Whoever waited for the connection's lock meanwhile, its clock for one, finds it
 // over: nothing of that ends the program, or changes how the connection ended.
@@ -27,7 +27,7 @@ func TestAClockThatComesLate(t *testing.T) {
 	c := NewConn(far, engine.Config{ContainerID: "late"}, nil, func(*Conn) Owner { return nobody{} })
 	done := make(chan error, 1)
 	go func() { done <- c.Serve() }()
-	near.SetDeadline(time.Now().Add(10 * time.Second))
+	near.SetDeadline(time.Now().Add(20 * time.Second))
 	say := func(b []byte) {
 		if _, err := near.Write(b); err != nil {
 			t.Fatal(err)

@@ -312,7 +312,7 @@ func serveTLS(t *testing.T, c *tls.Config, o amqp.ListenOptions) string {
 		}, nil)
 	}()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		ln.Close(ctx)
 		<-done

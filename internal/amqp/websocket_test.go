@@ -29,7 +29,7 @@ func serveWeb(t *testing.T, secure *tls.Config) (address string) {
 		}, nil)
 	}()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		ln.Close(ctx)
 		if err := <-done; err != nil {
@@ -161,7 +161,7 @@ func TestASilentWebSocketIsClosed(t *testing.T) {
 		if err == nil {
 			t.Error("it ended in order")
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Error("the silent peer is still connected")
 	}
 	ln.Close(context.Background())

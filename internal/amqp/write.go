@@ -10,7 +10,14 @@ import (
 
 // Release writes what the engine has to say, unlocks, and runs the owner's work.
 func (c *Conn) Release() {
-	c.flush()
+	if !c.midRead {
+		c.flush()
+	}
+	c.Pause()
+}
+
+// Pause unlocks and runs the owner's work. Who calls it sees to a Release soon: nothing is written before.
+func (c *Conn) Pause() {
 	work := c.owner.TakeWork()
 	c.mu.Unlock()
 	if work != nil {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -83,13 +82,18 @@ func (c *Components) files() []*string {
 func (c *Components) listenersTLS() map[string]*Listener {
 	all := map[string]*Listener{}
 	if isOn(c.GRPC) && c.TLS != (TLS{}) {
-		all["components"] = &Listener{URL: "grpcs://" + c.GRPC, TLS: c.TLS}
+		all["components"] = &Listener{URL: c.grpcURL(), TLS: c.TLS}
 	}
 	if isOn(c.Genesis) && c.GenesisTLS != (TLS{}) {
-		all["components.genesis"] = &Listener{URL: "https://" + c.Genesis + "/genesis", TLS: c.GenesisTLS}
+		all["components.genesis"] = &Listener{URL: c.genesisURL(), TLS: c.GenesisTLS}
 	}
 	return all
 }
+
+const grpcScheme = "grpcs://"
+
+func (c *Components) grpcURL() string    { return grpcScheme + c.GRPC }
+func (c *Components) genesisURL() string { return "https://" + c.Genesis + "/genesis" }
 
 // broker is the broker of components with its listeners.
 type broker struct {
@@ -131,11 +135,6 @@ func (c *Config) checkComponents() error {
 	}
 	if _, err := c.Components.options(); err != nil {
 		return c.at("components", err)
-	}
-	for key, l := range c.Components.listenersTLS() {
-		if _, at, err := l.tlsConfig(); err != nil {
-			return c.at(key+".tls"+at, err)
-		}
 	}
 	return nil
 }
@@ -182,14 +181,8 @@ func (a *App) listenComponents() (lines []string, err error) {
 	if b == nil {
 		return nil, nil
 	}
-	certificates := map[string]*tls.Config{}
-	for key, l := range c.listenersTLS() {
-		if certificates[key], _, err = l.tlsConfig(); err != nil {
-			return nil, &ConfigError{a.config.at(key, err)}
-		}
-	}
 	if isOn(c.GRPC) {
-		t, scheme := certificates["components"], "grpc"
+		t, scheme := a.secret.listenerTLS(c.grpcURL()), "grpc"
 		if t != nil {
 			scheme = "grpcs"
 		} else {
@@ -202,7 +195,7 @@ func (a *App) listenComponents() (lines []string, err error) {
 		a.serve(scheme, b.grpc.Serve)
 	}
 	if isOn(c.Genesis) {
-		t, scheme := certificates["components.genesis"], "http"
+		t, scheme := a.secret.listenerTLS(c.genesisURL()), "http"
 		if t != nil {
 			scheme = "https"
 		}

@@ -289,7 +289,9 @@ func needRestart(old, now *Config) (keys []string) {
 	add("mesh", old.Mesh, now.Mesh)
 	add("events", old.Events.shown(), now.Events.shown())
 	x, y := old.Components, now.Components
-	x.File, y.File = "", "" // read again
+	for _, z := range []*Components{&x, &y} { // read again
+		z.File, z.TLS, z.GenesisTLS = "", withoutCertificate(HTTP{TLS: z.TLS}).TLS, withoutCertificate(HTTP{TLS: z.GenesisTLS}).TLS
+	}
 	add("components", x, y)
 	add("nats", old.NATS, now.NATS)
 	a, b := old.Limits, now.Limits

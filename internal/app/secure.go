@@ -166,8 +166,13 @@ func (c *Config) withTLS() iter.Seq2[string, *Listener] {
 				return
 			}
 		}
-		if c.HTTP.on() && c.HTTP.TLS != (TLS{}) {
-			yield("http", &Listener{URL: c.HTTP.url(), TLS: c.HTTP.TLS})
+		if c.HTTP.on() && c.HTTP.TLS != (TLS{}) && !yield("http", &Listener{URL: c.HTTP.url(), TLS: c.HTTP.TLS}) {
+			return
+		}
+		for path, l := range c.Components.listenersTLS() {
+			if !yield(path, l) {
+				return
+			}
 		}
 	}
 }
@@ -187,6 +192,9 @@ func (l *Listener) tlsConfig() (c *tls.Config, key string, err error) {
 		return nil, key, err
 	}
 	c = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	if strings.HasPrefix(l.URL, grpcScheme) {
+		c.NextProtos = []string{"h2"}
+	}
 	if l.TLS.ClientCA == "" {
 		return c, "", nil
 	}

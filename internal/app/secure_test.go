@@ -106,7 +106,7 @@ func (d *desk) start(file string) (a *App, address string) {
 
 // login connects, by PLAIN where there is a user, and gives the serial number of the router's certificate.
 func login(url, user, password string, pool *x509.CertPool) (serial string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	o := &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous(), TLSConfig: &tls.Config{RootCAs: pool, VerifyConnection: func(s tls.ConnectionState) error {
 		serial = s.PeerCertificates[0].SerialNumber.String()
@@ -303,7 +303,7 @@ func TestWhatIsWrongWithListenersAndHops(t *testing.T) {
 
 // amqpOverHTTPS connects at /amqp.
 func amqpOverHTTPS(address string, pool *x509.CertPool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	plain, err := net.Dial("tcp", address)
 	if err != nil {

@@ -36,7 +36,7 @@ func (b *Broker) routeAdapter(e *Event, c *pairing) (routed, *Failure) {
 	case !c.has(&e.Source):
 		return routed{}, fail(codeComponentMismatch, "")
 	}
-	a := b.now.Load().objects.HTTPAdapters[name]
+	a := c.adapters[name]
 	if a == nil {
 		return routed{}, fail(codeNotFound, "HTTPAdapter %q not found", name)
 	}

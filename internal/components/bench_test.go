@@ -120,7 +120,7 @@ func BenchmarkRequest(b *testing.B) {
 
 // requestOf is the event of a request without a body.
 func (b *Broker) requestOf(q *Request, r *http.Request) *Event {
-	b.now.Store(&situation{&Objects{Platform: "lab"}, &released{}})
+	b.now.Store(&situation{objects: &Objects{Platform: "lab"}, released: &released{}})
 	return b.requestEvent(q, r, nil)
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"strings"
 
@@ -13,12 +12,13 @@ import (
 
 // bound is a deployment in an environment: rules resolved, problems found. It is immutable.
 type bound struct {
-	Environment, Deployment string
+	contextKey
 
 	d        *Deployment
 	app      string // of the deployment, cleaned
 	vars     Vars
 	secrets  map[string]Secret
+	adapters map[string]*HTTPAdapter
 	problems []Problem
 	invalid  error // a rule was refused
 	routes   []*boundRoute
@@ -30,31 +30,38 @@ type boundRoute struct {
 	*Rule
 	in     *bound
 	name   string // of the component
+	when   string // of its rows
 	target ComponentID
 }
 
 // bind makes a deployment work in an environment. notFound says which of the two is not there, or what one of them names.
-func (o *Objects) bind(environment, deployment string) (b *bound, notFound error) {
-	ve := o.VirtualEnvironments[environment]
+func (o *Objects) bind(k contextKey) (b *bound, notFound error) {
+	ve := o.VirtualEnvironments[k.environment]
 	if ve == nil {
-		return nil, fmt.Errorf("VirtualEnvironment %q not found", environment)
+		return nil, fmt.Errorf("VirtualEnvironment %q not found", k.environment)
 	}
-	d := o.Deployments[deployment]
+	d := o.Deployments[k.deployment]
 	if d == nil {
-		return nil, fmt.Errorf("AppDeployment %q not found", deployment)
+		return nil, fmt.Errorf("AppDeployment %q not found", k.deployment)
 	}
 	e := o.Environments[ve.Environment]
 	if e == nil {
 		return nil, fmt.Errorf("Environment %q not found", ve.Environment)
 	}
-	b = &bound{Environment: environment, Deployment: deployment, d: d, app: cleanName(d.App), secrets: map[string]Secret{}, env: map[string][]entry{}}
-	b.vars, _ = varsOf(e.Vars) // checked when they were read
-	over, _ := varsOf(ve.Vars)
-	maps.Copy(b.vars, over)
-	maps.Copy(b.secrets, e.Secrets)
-	maps.Copy(b.secrets, ve.Secrets)
+	b = &bound{contextKey: k, d: d, app: cleanName(d.App), adapters: o.HTTPAdapters, env: map[string][]entry{}}
+	if k.manifest == "" {
+		b.vars, _ = varsOf(mergedMap(e.Vars, ve.Vars)) // checked when they were read
+		b.secrets = mergedMap(e.Secrets, ve.Secrets)
+	} else {
+		m := o.Manifests[k.manifest]
+		if m == nil {
+			return nil, fmt.Errorf("ReleaseManifest %q not found", k.manifest)
+		}
+		b.vars, _ = varsOf(m.Vars)
+		b.secrets, b.adapters = m.Secrets, m.HTTPAdapters
+	}
 	rules := b.bindRoutes()
-	f := finding{objects: o, deployment: deployment, d: d, vars: b.vars, secrets: b.secrets}
+	f := finding{adapters: b.adapters, deployment: k.deployment, d: d, vars: b.vars, secrets: b.secrets}
 	b.problems = f.problems(rules)
 	return b, nil
 }
@@ -126,8 +133,12 @@ func (b *bound) dependsOn(kind, name string) bool {
 // rows are the rows of the routes, in a space, by origins of a kind. routes gets the route of each origin. Where the space is the context's own, an event
 // that names its target finds that one's routes only.
 func (b *bound) rows(kind, space string, routes map[string]*boundRoute) (rows []routetable.Route) {
+	key := b.contextKey
+	if kind == "release" {
+		key.manifest = "" // an environment has one
+	}
 	for i, r := range b.routes {
-		origin := originOf(kind, contextName(b.Environment, b.Deployment), r.target.address(), i)
+		origin := originOf(kind, key.name(), r.target.address(), i)
 		more := r.Rule.rows(space, "comp:"+r.target.address(), origin)
 		if len(more) > 0 {
 			routes[origin] = r
@@ -136,29 +147,45 @@ func (b *bound) rows(kind, space string, routes map[string]*boundRoute) (rows []
 			if kind == "context" {
 				more[j].When = "(" + r.Resolved + ") && (!Property(`target`, `{}`) || Property(`target`, `" + r.name + "`))"
 			}
+			r.when = more[j].When
 		}
 		rows = append(rows, more...)
 	}
 	return rows
 }
 
+// route is that of a row; nil where the row is none of these.
+func (r *released) route(row *routetable.Route) *boundRoute { return routeOf(r.routes, row) }
+
+// routeOf is the route of a row. One that has the row's origin and another rule came later.
+func routeOf(routes map[string]*boundRoute, row *routetable.Route) *boundRoute {
+	if row == nil {
+		return nil
+	}
+	if r := routes[row.Origin]; r != nil && r.when == row.When {
+		return r
+	}
+	return nil
+}
+
 // released is what requests that name no context find.
 type released struct {
 	rows     []routetable.Route
 	routes   map[string]*boundRoute // by origin
-	problems []Problem              // apps that are left out, and equal rules
+	problems []Problem              // apps that are left out, equal rules, and what contexts lack
 }
 
 // release binds all that is released: environment by environment, app by app, in the order of their names. An app with a rule that is refused, a deployment that
 // is not available or an object that is not there is left out, and told.
-func (o *Objects) release(bind func(environment, deployment string) (*bound, error)) *released {
+func (o *Objects) release(bind func(contextKey) (*bound, error)) *released {
 	r := &released{routes: map[string]*boundRoute{}}
 	first := map[string]*boundRoute{}
 	for _, ve := range sortedKeys(o.VirtualEnvironments) {
-		for _, app := range sortedKeys(o.VirtualEnvironments[ve].Release) {
-			x := o.VirtualEnvironments[ve].Release[app]
+		releases := o.releasesOf(ve)
+		for _, app := range sortedKeys(releases) {
+			x := releases[app]
 			name := x.AppDeployment
-			b, err := bind(ve, name)
+			b, err := bind(contextKey{ve, name, o.VirtualEnvironments[ve].Manifest})
 			switch {
 			case err != nil:
 			case x.Version == "" && strings.EqualFold(o.Environments[o.VirtualEnvironments[ve].Environment].Policy, "stable"):
@@ -173,8 +200,9 @@ func (o *Objects) release(bind func(environment, deployment string) (*bound, err
 				r.problems = append(r.problems, Problem{[]Cause{at}, err.Error(), "ReleaseInvalid"})
 				continue
 			}
+			r.problems = append(r.problems, b.problems...)
 			r.conflicts(b, first)
-			r.rows = append(r.rows, b.rows("release", space("", ""), r.routes)...)
+			r.rows = append(r.rows, b.rows("release", contextKey{}.space(), r.routes)...)
 		}
 	}
 	return r
@@ -197,7 +225,7 @@ func (r *released) conflicts(b *bound, first map[string]*boundRoute) {
 
 func routeCause(r *boundRoute) Cause {
 	return Cause{
-		Kind: "AppDeployment", Name: r.in.Deployment, ObservedGeneration: 1, Value: r.in.Environment + ": " + r.Resolved,
+		Kind: "AppDeployment", Name: r.in.deployment, ObservedGeneration: 1, Value: r.in.environment + ": " + r.Resolved,
 		Path: fmt.Sprintf("$.spec.components.%s.routes[%d]", r.name, r.ID),
 	}
 }

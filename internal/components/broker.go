@@ -15,6 +15,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/nats"
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // Options of a broker. The zero value of each field but Objects works.
@@ -77,24 +78,28 @@ type Broker struct {
 	contexts atomic.Pointer[map[contextKey]*pairing]
 	registry registry
 
+	turns          atomic.Uint64 // odd while rows change: see turn
+	objectsChanged chan struct{} // to follow; holds one
+
 	mu sync.Mutex // one change of objects, or of the rows of contexts, at a time; held while the table is edited
 
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
+	unwatch  func()     // ends noteChange
 	starting sync.Mutex // guards closed, and that nothing starts behind it; a leaf
 	closed   bool
 }
 
 // situation is the objects in force, and what is released by them. It is immutable.
 type situation struct {
-	objects  *Objects
+	file     *Objects
+	held     map[string]string // objects that the table holds, by name
+	objects  *Objects          // both
+	left     map[string]error  // of held, what is not in objects, and why
 	released *released
 }
-
-// contextKey is an environment and a deployment.
-type contextKey struct{ environment, deployment string }
 
 // pairing is a deployment in an environment that an event has named, with its rows in the table.
 type pairing struct {
@@ -113,12 +118,16 @@ func New(node *forwarder.Node, core *admin.Core, o Options) (*Broker, error) {
 	b.inlets.New = func() any { return b.newInlet(o.Queue) }
 	b.finders.New = func() any { return NewFinder() }
 	b.contexts.Store(&map[contextKey]*pairing{})
-	b.now.Store(&situation{&Objects{}, &released{}})
+	b.now.Store(&situation{objects: &Objects{}, released: &released{}})
+	b.objectsChanged = make(chan struct{}, 1)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	node.Handle("grpc", &b.streams)
-	if err := b.Use(o.Objects); err != nil {
+	if err := b.use(b.situation(o.Objects, core.Table().Snapshot().Objects())); err != nil {
 		return nil, err
 	}
+	b.unwatch = core.Table().OnChange(b.noteChange)
+	core.Register(objectEntity{b})
+	b.start(b.follow)
 	if o.NATS != nil {
 		if err := b.joinNATS(o.NATS); err != nil {
 			b.Close()
@@ -149,6 +158,7 @@ func (b *Broker) Close() {
 	b.closed = true
 	b.starting.Unlock()
 	b.cancel()
+	b.unwatch()
 	b.streams.end(errShutdown)
 	b.running.Wait()
 }
@@ -156,69 +166,123 @@ func (b *Broker) Close() {
 // caller is who edits the table.
 var caller = admin.Caller{Via: "components"}
 
-// Use puts other objects in force: rows of what was released go, and rows of what is released come, in one step. Requests that are under way go on
-// by what was in force.
-func (b *Broker) Use(o *Objects) error {
+// Use puts other objects of the file in force. Where one that an operator put does not go with them, nothing is changed.
+func (b *Broker) Use(file *Objects) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.use(o)
-}
-
-// use is Use; mu is held.
-func (b *Broker) use(o *Objects) error {
-	next := &situation{objects: o}
-	next.released = o.release(func(ve, dep string) (*bound, error) { return b.bind(o, ve, dep) })
-	command := admin.Renew{Rows: next.released.rows}
-	for ve, old := range b.now.Load().objects.VirtualEnvironments {
-		if len(old.Release) > 0 {
-			command.Withdraw = append(command.Withdraw, "release:"+contextName(ve, ""))
+	now := b.now.Load()
+	next := b.situation(file, now.held)
+	for _, name := range heldOrder(now.held) {
+		if err := next.left[name]; err != nil && now.left[name] == nil {
+			return fmt.Errorf("%s, which an operator put, does not go with it: %w", name, err)
 		}
 	}
-	for key := range *b.contexts.Load() {
-		command.Withdraw = append(command.Withdraw, contextOrigin(key))
+	return b.use(next)
+}
+
+// refresh makes the rows anew: components registered other routes.
+func (b *Broker) refresh() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now.Load()
+	return b.use(b.situation(now.file, now.held))
+}
+
+// follow puts the objects of the table in force when they are others: after a rollback.
+func (b *Broker) follow() {
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-b.objectsChanged:
+			b.mu.Lock()
+			if held := b.core.Table().Snapshot().Objects(); !maps.Equal(held, b.now.Load().held) {
+				if err := b.use(b.situation(b.now.Load().file, held)); err != nil {
+					b.log.Error("objects of the table could not be put in force", "error", err)
+				}
+			}
+			b.mu.Unlock()
+		}
 	}
-	if _, err := b.core.Do(caller, command); err != nil {
+}
+
+// noteChange is told of each change of the table.
+func (b *Broker) noteChange(c routetable.Change) {
+	if len(c.Objects) > 0 {
+		select {
+		case b.objectsChanged <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// situation is what the objects of the file and those that the table holds make together.
+func (b *Broker) situation(file *Objects, held map[string]string) *situation {
+	s := &situation{file: file, held: held}
+	s.objects, s.left = layer(file, held)
+	s.released = s.objects.release(func(k contextKey) (*bound, error) { return b.bind(s.objects, k) })
+	return s
+}
+
+// use puts a situation in force: rows of what was released go, and rows of what is released come, in one step. Requests that are under way go on by
+// what was in force. mu is held.
+func (b *Broker) use(next *situation) error {
+	if _, err := b.replace(caller, next, admin.Renew{}); err != nil {
 		return fmt.Errorf("rows of components: %w", err)
 	}
-	b.contexts.Store(&map[contextKey]*pairing{})
-	b.now.Store(next)
+	for name, err := range next.left {
+		b.log.Error("an object is left out: it does not go with the others", "object", name, "error", err)
+	}
 	for _, p := range next.released.problems {
 		b.log.Warn("a release has a problem", "type", p.Type, "message", p.Message, "where", p.Causes[0].Name+" "+p.Causes[0].Path)
 	}
 	return nil
 }
 
-func contextOrigin(k contextKey) string {
-	return "context:" + contextName(k.environment, k.deployment) + "/"
+// replace puts a situation in force, in one change of the table with what command says. mu is held.
+func (b *Broker) replace(who admin.Caller, next *situation, command admin.Renew) (routetable.Change, error) {
+	now := b.now.Load()
+	for ve := range now.objects.VirtualEnvironments {
+		if len(now.objects.releasesOf(ve)) > 0 {
+			command.Withdraw = append(command.Withdraw, "release:"+contextKey{environment: ve}.name())
+		}
+	}
+	for key := range *b.contexts.Load() {
+		command.Withdraw = append(command.Withdraw, contextOrigin(key))
+	}
+	command.Rows = next.released.rows
+	defer b.turn()()
+	c, err := b.core.Do(who, command)
+	if err == nil {
+		b.contexts.Store(&map[contextKey]*pairing{})
+		b.now.Store(next)
+	}
+	return c, err
 }
 
-// Change makes objects of those in force: put and delete of one, or several in one step. change may write to the maps that it is given.
-func (b *Broker) Change(change func(o *Objects) error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.now.Load().objects.clone()
-	if err := change(o); err != nil {
-		return err
-	}
-	if err := o.check(); err != nil {
-		return err
-	}
-	return b.use(o)
+// turn begins a change of the rows, and gives what ends it: when the broker knows the routes of them. mu is held.
+func (b *Broker) turn() (end func()) {
+	b.turns.Add(1)
+	return func() { b.turns.Add(1) }
+}
+
+func contextOrigin(k contextKey) string {
+	return "context:" + k.name() + "/"
 }
 
 // bind is Objects.bind, with the routes that components registered where the deployment gives none.
-func (b *Broker) bind(o *Objects, environment, deployment string) (*bound, error) {
-	d := o.Deployments[deployment]
+func (b *Broker) bind(o *Objects, k contextKey) (*bound, error) {
+	d := o.Deployments[k.deployment]
 	if d == nil {
-		return o.bind(environment, deployment)
+		return o.bind(k)
 	}
 	with := b.registry.complete(d)
 	if with == d {
-		return o.bind(environment, deployment)
+		return o.bind(k)
 	}
-	n := o.clone()
-	n.Deployments[deployment] = with
-	return n.bind(environment, deployment)
+	n := new(*o)
+	put(&n.Deployments, map[string]*Deployment{k.deployment: with})
+	return n.bind(k)
 }
 
 // maxContexts is how many contexts have rows at most.
@@ -235,7 +299,7 @@ func (b *Broker) context(k contextKey) (*pairing, *Failure) {
 	if c := (*b.contexts.Load())[k]; c != nil {
 		return c, c.failure()
 	}
-	x, err := b.bind(b.now.Load().objects, k.environment, k.deployment)
+	x, err := b.bind(b.now.Load().objects, k)
 	if err != nil {
 		return nil, fail(codeNotFound, "%v", err)
 	}
@@ -243,7 +307,7 @@ func (b *Broker) context(k contextKey) (*pairing, *Failure) {
 	c.used.Store(b.o.Now().UnixNano())
 	command := admin.Renew{}
 	if c.failure() == nil {
-		command.Rows = x.rows("context", space(k.environment, k.deployment), c.routes)
+		command.Rows = x.rows("context", k.space(), c.routes)
 	}
 	next := maps.Clone(*b.contexts.Load())
 	if len(next) >= maxContexts {
@@ -251,6 +315,7 @@ func (b *Broker) context(k contextKey) (*pairing, *Failure) {
 		command.Withdraw = append(command.Withdraw, contextOrigin(oldest))
 		delete(next, oldest)
 	}
+	defer b.turn()()
 	if _, err := b.core.Do(caller, command); err != nil {
 		return nil, asFailure(err)
 	}
@@ -311,6 +376,7 @@ func (b *Broker) forgetBefore(t time.Time) {
 	if len(command.Withdraw) == 0 {
 		return
 	}
+	defer b.turn()()
 	b.contexts.Store(&next)
 	if _, err := b.core.Do(caller, command); err != nil {
 		b.log.Error("rows of components could not be taken away", "error", err)

@@ -238,14 +238,14 @@ func TestSecondStream(t *testing.T) {
 
 // A component that never reads has a line of its own: others go on, and what does not fit is refused.
 func TestComponentThatNeverReads(t *testing.T) {
-	x := startBroker(t, Options{Queue: 10, TTL: 2 * time.Second})
+	x := startBroker(t, Options{Queue: 10, TTL: 5 * time.Second}) // for the bodies to come in, too
 	lazy := x.begin(frontend)
 	close(lazy.ended)
 	lazy.write(&Event{
 		ID: newEventID(), Type: typeRegister, Category: categoryRequest, TTL: 1, HasContext: true, Context: Context{Platform: "lab"},
 		HasSource: true, Source: lazy.id, ContentType: "application/json", Content: []byte(`{"type":"KubeFox"}`),
 	})
-	large := strings.Repeat("x", 1<<20)
+	large := strings.Repeat("x", 128<<10)
 	answers := make(chan int, 40)
 	for range 40 {
 		go func() { code, _, _ := x.do("POST", "/prod/hello", large); answers <- code }()
@@ -303,15 +303,6 @@ func TestHTTPAdapter(t *testing.T) {
 func TestReleaseMoves(t *testing.T) {
 	x := startBroker(t, Options{})
 	x.hello(dialect4)
-	release := func(m map[string]Release) {
-		t.Helper()
-		x.must(x.b.Change(func(o *Objects) error {
-			ve := *o.VirtualEnvironments["prod"]
-			ve.Release = m
-			o.VirtualEnvironments["prod"] = &ve
-			return nil
-		}))
-	}
 	want := func(text string) {
 		t.Helper()
 		if got := x.get("/prod/hello"); got != text {
@@ -320,28 +311,26 @@ func TestReleaseMoves(t *testing.T) {
 	}
 	want("201 Hello Universe!")
 	rows := x.core.Table().Snapshot().Len()
-	release(nil)
+	x.edit("releases: {prod: {hello: {}}}")
 	want("404 route not found")
-	release(map[string]Release{"hello": {AppDeployment: "hello-main"}})
+	x.edit("", "release/prod/hello")
 	want("201 Hello Universe!")
-	x.must(x.b.Change(func(o *Objects) error {
-		e := *o.Environments["prod"]
-		e.Vars = map[string]any{"who": "All", "subPath": "prod"}
-		o.Environments["prod"] = &e
-		return nil
-	}))
+	x.edit("environments: {prod: {vars: {who: All, subPath: prod}}}")
 	want("201 Hello All!")
-	x.must(x.b.Change(func(o *Objects) error {
-		e := *o.Environments["prod"]
-		e.Vars = map[string]any{"subPath": "prod"}
-		o.Environments["prod"] = &e
-		return nil
-	}))
+	if err := x.refused("environments: {prod: {vars: {subPath: prod}}}"); !strings.Contains(err, "VarNotFound AppDeployment hello-main $.spec.components.backend.envVarSchema.who: ") {
+		t.Errorf("without a variable: %s", err)
+	}
+	want("201 Hello All!")
+	x.must(x.b.Use(objects(t, strings.Replace(lab, "who: Universe, ", "", 1))))
+	want("201 Hello All!")
+	if err := x.refused("", "environment/prod"); !strings.Contains(err, "VarNotFound") {
+		t.Errorf("the file's environment lacks a variable: %s", err)
+	}
+	x.must(x.b.Use(objects(t, lab)))
+	x.edit("", "environment/prod")
+	x.must(x.b.Use(objects(t, strings.Replace(lab, "who: Universe, ", "", 1))))
 	if got := x.get("/prod/hello"); !strings.HasPrefix(got, "400 invalid: ") || !strings.Contains(got, "type: VarNotFound") {
 		t.Errorf("without a variable: %s", got)
-	}
-	if err := x.b.Change(func(o *Objects) error { o.Platform = ""; return nil }); err == nil {
-		t.Error("objects without a platform were taken")
 	}
 	x.b.forgetBefore(time.Now().Add(time.Hour))
 	if n := x.core.Table().Snapshot().Len(); n > rows {

@@ -1,7 +1,6 @@
 package components
 
 import (
-	"net/url"
 	"strings"
 	"unsafe"
 
@@ -10,9 +9,7 @@ import (
 
 // space is the beginning of the addresses of the events of a deployment in an environment. Events that name neither are in the space
 // of both empty, where what is released is found.
-func space(environment, deployment string) string {
-	return "web:" + url.PathEscape(environment) + "/" + url.PathEscape(deployment) + "/"
-}
+func (k contextKey) space() string { return "web:" + k.name() + "/" }
 
 // Found is the route that an event goes to.
 type Found struct {
@@ -72,7 +69,7 @@ func NewRuleSet(rules []*Rule) (*RuleSet, error) {
 	for i, r := range rules {
 		origin := originOf("rules", "", "", i)
 		s.rules[origin] = r
-		for _, row := range r.rows(space("", ""), "comp:rules", origin) {
+		for _, row := range r.rows(contextKey{}.space(), "comp:rules", origin) {
 			ops = append(ops, routetable.Op{Verb: routetable.VerbAdd, Route: row})
 		}
 	}
@@ -82,7 +79,7 @@ func NewRuleSet(rules []*Rule) (*RuleSet, error) {
 
 // Match tells which rule takes the event.
 func (s *RuleSet) Match(v *View) (*Rule, Found, bool) {
-	f, ok := NewFinder().Find(s.table.Snapshot(), space("", ""), v)
+	f, ok := NewFinder().Find(s.table.Snapshot(), contextKey{}.space(), v)
 	if !ok {
 		return nil, f, false
 	}

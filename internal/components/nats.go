@@ -245,7 +245,7 @@ func (o *others) noteRegistration(_ string, value []byte) {
 	}
 	id := ComponentID{App: r.App, Name: r.Name, Hash: r.Hash}
 	if o.b.registry.note(&id, r.Definition) && r.Definition.Routes != nil {
-		if err := o.b.Change(func(*Objects) error { return nil }); err != nil {
+		if err := o.b.refresh(); err != nil {
 			o.b.log.Warn("routes of a registration could not be used", "component", id.group(), "error", err)
 		}
 	}
@@ -399,10 +399,10 @@ type subject struct {
 // Deliver publishes copies, but none that came by NATS.
 func (s subject) Deliver(batch []*forwarder.Copy) (taken int, err error) {
 	for _, c := range batch {
-		if _, back := c.Message.Source().(natsSource); back {
+		if _, back := c.Message().Source().(natsSource); back {
 			return taken, forwarder.ErrGone
 		}
-		data, ok := s.o.b.tickets.data(c.Message)
+		data, ok := s.o.b.tickets.data(c.Message())
 		if !ok {
 			c.Settle(forwarder.Rejected(wire.CondNotImplemented, "not an event of a component"))
 			taken++

@@ -63,9 +63,9 @@ func TestThreeBrokers(t *testing.T) {
 		}
 	}
 	// A failure at the far broker comes back.
-	if err := two.b.Change(func(o *Objects) error { delete(o.Deployments, "hello-main"); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	without := objects(t, lab)
+	delete(without.Deployments, "hello-main")
+	two.must(two.b.Use(without))
 	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
 	if got := errorOf(f.request(f.child(base, "backend"))); got != `404 not found: AppDeployment "hello-main" not found` {
 		t.Errorf("got %s", got)

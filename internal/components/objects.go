@@ -2,6 +2,7 @@ package components
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,12 @@ type Objects struct {
 	VirtualEnvironments map[string]*VirtualEnvironment `yaml:"virtualEnvironments"`
 	Deployments         map[string]*Deployment         `yaml:"deployments"`
 	HTTPAdapters        map[string]*HTTPAdapter        `yaml:"httpAdapters"`
+	Manifests           map[string]*Manifest           `yaml:"manifests"`
+	Releases            map[string]map[string]Release  `yaml:"releases"`   // by virtual environment and app: before those that the virtual environment has
 	Components          []Identity                     `yaml:"components"` // who the holder of a token is
+
+	dir   string            // of the file, which names of files are relative to
+	texts map[string]string // of the objects of a file, by name, without secrets
 }
 
 // Identity is a component, and the token that it shows.
@@ -47,12 +53,20 @@ type VirtualEnvironment struct {
 	Environment string             `yaml:"environment"`
 	Vars        map[string]any     `yaml:"vars"`
 	Secrets     map[string]Secret  `yaml:"secrets"`
-	Release     map[string]Release `yaml:"release"` // by app
+	Release     map[string]Release `yaml:"release"`  // by app
+	Manifest    string             `yaml:"manifest"` // whose variables and adapters what is released has, and no others; empty: those of the environment
+}
+
+// Manifest is what a release was made with.
+type Manifest struct {
+	Vars         map[string]any          `yaml:"vars"`
+	Secrets      map[string]Secret       `yaml:"secrets"`
+	HTTPAdapters map[string]*HTTPAdapter `yaml:"httpAdapters"`
 }
 
 // Release is a deployment that takes the requests of an app which name none.
 type Release struct {
-	AppDeployment string `yaml:"appDeployment"`
+	AppDeployment string `yaml:"appDeployment"` // empty: the app is not released
 	Version       string `yaml:"version"`
 }
 
@@ -135,6 +149,9 @@ func (Secret) GoString() string { return "***" }
 // MarshalYAML hides it.
 func (Secret) MarshalYAML() (any, error) { return "***", nil }
 
+// written tells whether it is written as it is.
+func (s Secret) written() bool { return s.text != "" }
+
 // maxSecret is the largest file of a secret.
 const maxSecret = 1 << 20
 
@@ -185,6 +202,7 @@ func readBounded(name string, most int64) ([]byte, error) {
 
 // resolve makes the names of files relative to a directory.
 func (o *Objects) resolve(dir string) {
+	o.dir = dir
 	at := func(s *Secret) {
 		if s.file != "" && !filepath.IsAbs(s.file) {
 			s.file = filepath.Join(dir, s.file)
@@ -203,10 +221,19 @@ func (o *Objects) resolve(dir string) {
 		at(&o.Components[i].Token)
 	}
 	for _, e := range o.Environments {
-		all(e.Secrets)
+		if e != nil {
+			all(e.Secrets)
+		}
 	}
 	for _, v := range o.VirtualEnvironments {
-		all(v.Secrets)
+		if v != nil {
+			all(v.Secrets)
+		}
+	}
+	for _, m := range o.Manifests {
+		if m != nil {
+			all(m.Secrets)
+		}
 	}
 }
 
@@ -221,6 +248,10 @@ func ParseObjects(text []byte) (*Objects, error) {
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one document in the file")
+	}
+	var err error
+	if o.texts, err = splitObjects(text); err != nil {
+		return nil, err
 	}
 	return o, o.check()
 }
@@ -256,7 +287,40 @@ func (o *Objects) check() error {
 			}
 		}
 	}
-	return errors.Join(o.checkEnvironments(), o.checkDeployments())
+	return cmp.Or(o.checkEnvironments(), o.checkDeployments(), o.checkReleases())
+}
+
+// checkReleases checks what names other objects.
+func (o *Objects) checkReleases() error {
+	for name, v := range o.VirtualEnvironments {
+		if v.Manifest != "" && o.Manifests[v.Manifest] == nil {
+			return fmt.Errorf("virtualEnvironments.%s.manifest: there is no manifest %q", name, v.Manifest)
+		}
+	}
+	for name := range o.Releases {
+		if o.VirtualEnvironments[name] == nil {
+			return fmt.Errorf("releases.%s: there is no virtual environment %q", name, name)
+		}
+	}
+	for name, m := range o.Manifests {
+		if m == nil {
+			return fmt.Errorf("manifests.%s: empty", name)
+		}
+		if _, err := varsOf(m.Vars); err != nil {
+			return fmt.Errorf("manifests.%s.%w", name, err)
+		}
+		if err := checkAdapters("manifests."+name+".httpAdapters", m.HTTPAdapters); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releasesOf is what is released to a virtual environment, by app.
+func (o *Objects) releasesOf(environment string) map[string]Release {
+	all := mergedMap(o.VirtualEnvironments[environment].Release, o.Releases[environment])
+	maps.DeleteFunc(all, func(_ string, r Release) bool { return r.AppDeployment == "" })
+	return all
 }
 
 func (o *Objects) checkEnvironments() error {
@@ -296,14 +360,18 @@ func (o *Objects) checkDeployments() error {
 			}
 		}
 	}
-	for name, a := range o.HTTPAdapters {
+	return checkAdapters("httpAdapters", o.HTTPAdapters)
+}
+
+func checkAdapters(key string, all map[string]*HTTPAdapter) error {
+	for name, a := range all {
 		if a == nil || a.URL == "" {
-			return fmt.Errorf("httpAdapters.%s.url: missing", name)
+			return fmt.Errorf("%s.%s.url: missing", key, name)
 		}
 		switch a.FollowRedirects {
 		case "", "Never", "SameHost", "Always":
 		default:
-			return fmt.Errorf("httpAdapters.%s.followRedirects: %q: write Never, SameHost or Always", name, a.FollowRedirects)
+			return fmt.Errorf("%s.%s.followRedirects: %q: write Never, SameHost or Always", key, name, a.FollowRedirects)
 		}
 	}
 	return nil
@@ -319,16 +387,6 @@ func varsOf(m map[string]any) (Vars, error) {
 		vars[name] = v
 	}
 	return vars, nil
-}
-
-// clone is the same objects, whose maps may be changed; what they hold may not.
-func (o *Objects) clone() *Objects {
-	n := *o
-	n.Environments = maps.Clone(o.Environments)
-	n.VirtualEnvironments = maps.Clone(o.VirtualEnvironments)
-	n.Deployments = maps.Clone(o.Deployments)
-	n.HTTPAdapters = maps.Clone(o.HTTPAdapters)
-	return &n
 }
 
 func (d *Deployment) available() bool { return d.Available == nil || *d.Available }

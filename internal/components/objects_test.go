@@ -43,7 +43,7 @@ func objects(t testing.TB, text string) *Objects {
 
 func TestObjects(t *testing.T) {
 	o := objects(t, lab)
-	b, err := o.bind("qa", "hello-main")
+	b, err := o.bind(contextKey{environment: "qa", deployment: "hello-main"})
 	if err != nil || len(b.problems) > 0 || b.invalid != nil {
 		t.Fatalf("%v, %s, %v", err, problemText(b.problems), b.invalid)
 	}
@@ -61,7 +61,7 @@ func TestObjects(t *testing.T) {
 		t.Errorf("a secret is shown: %s", text)
 	}
 	for _, pair := range [][2]string{{"none", "hello-main"}, {"qa", "none"}} {
-		if _, err := o.bind(pair[0], pair[1]); err == nil || !strings.Contains(err.Error(), `"none" not found`) {
+		if _, err := o.bind(contextKey{environment: pair[0], deployment: pair[1]}); err == nil || !strings.Contains(err.Error(), `"none" not found`) {
 			t.Errorf("%v: got %v", pair, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestProblems(t *testing.T) {
 		{"a secret in a template", "{{.Vars.who}}", "{{.Secrets.pw}}{{.Secrets.none}}", "VarNotFound HTTPAdapter echo $.spec.headers.X-A"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b, err := objects(t, strings.Replace(lab, c.from, c.to, 1)).bind("qa", "hello-main")
+			b, err := objects(t, strings.Replace(lab, c.from, c.to, 1)).bind(contextKey{environment: "qa", deployment: "hello-main"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func FuzzObjects(f *testing.F) {
 			return
 		}
 		o.release(o.bind)
-		if b, err := o.bind(environment, deployment); err == nil {
+		if b, err := o.bind(contextKey{environment: environment, deployment: deployment}); err == nil {
 			problemText(b.problems)
 		}
 	})

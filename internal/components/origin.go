@@ -11,7 +11,14 @@ func originOf(kind, context, component string, route int) string {
 	return kind + ":" + context + "/" + component + "/r" + strconv.Itoa(route)
 }
 
-// contextName is an environment and a deployment in an origin.
-func contextName(environment, deployment string) string {
-	return url.PathEscape(environment) + "/" + url.PathEscape(deployment)
+// contextKey is an environment and a deployment, and where what was released to it is meant, the manifest of that.
+type contextKey struct{ environment, deployment, manifest string }
+
+// name is the context in an origin and in the addresses of its events.
+func (k contextKey) name() string {
+	name := url.PathEscape(k.environment)
+	if k.manifest != "" {
+		name += ";" + url.PathEscape(k.manifest)
+	}
+	return name + "/" + url.PathEscape(k.deployment)
 }

@@ -45,7 +45,7 @@ func problemText(list []Problem) string {
 
 // finding collects the problems of a deployment in an environment.
 type finding struct {
-	objects    *Objects
+	adapters   map[string]*HTTPAdapter
 	deployment string
 	d          *Deployment
 	vars       Vars
@@ -78,7 +78,7 @@ func (f *finding) problems(rules map[string][]*Rule) []Problem {
 		f.dependencies(name, c, used)
 	}
 	for _, name := range sortedKeys(used) {
-		f.adapter(name, f.objects.HTTPAdapters[name])
+		f.adapter(name, f.adapters[name])
 	}
 	return f.found
 }
@@ -124,7 +124,7 @@ func (f *finding) dependencies(name string, c *Component, used map[string]bool) 
 				f.add(dependencyNotFound, fmt.Sprintf("component %q is not part of the deployment", dep), at)
 			}
 		case typeHTTPAdapter:
-			if f.objects.HTTPAdapters[dep] == nil {
+			if f.adapters[dep] == nil {
 				f.add(dependencyNotFound, fmt.Sprintf("there is no HTTPAdapter %q", dep), at)
 			} else {
 				used[dep] = true

@@ -14,15 +14,72 @@ type routed struct {
 
 // route checks an event and finds its target, which it puts into the event, as it does with the context of a request that named none.
 //
+// Rows and objects change in one step each, one after the other: an event that came between looks again.
+//
 // The checks and their order are those of the wire's description: life, source, target, context, then the objects that the context names.
 func (b *Broker) route(e *Event, how via, f *Finder) (routed, *Failure) {
 	if failure := b.validate(e, how); failure != nil {
 		return routed{}, failure
 	}
+	for {
+		turn := b.turns.Load()
+		r, failure := b.find(e, f)
+		if failure != errMissed {
+			return r, failure
+		}
+		if turn&1 == 0 && b.turns.Load() == turn {
+			return b.unmatched(e)
+		}
+		b.awaitTurn()
+	}
+}
+
+// awaitTurn returns when the change that is under way is done.
+func (b *Broker) awaitTurn() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+}
+
+// errMissed says that no route of the rows as they are fits an event.
+var errMissed = fail(codeRouteNotFound, "")
+
+// unmatched is where an event goes that no route fits: one that names its target to the default handler of that one.
+func (b *Broker) unmatched(e *Event) (routed, *Failure) {
+	if !e.HasTarget {
+		return routed{}, errMissed
+	}
+	c, failure := b.context(contextOf(e))
+	if failure != nil {
+		return routed{}, failure
+	}
+	x := c.component(e.Target.Name)
+	if x == nil {
+		return routed{}, fail(codeComponentMismatch, "")
+	}
+	if e.Target.Hash == "" {
+		e.Target.App, e.Target.Hash = c.app, x.Hash
+	}
+	return routed{id: -1, env: c.env[e.Target.Name]}, c.partners(b, e)
+}
+
+func contextOf(e *Event) contextKey {
+	return contextKey{e.Context.Environment, e.Context.Deployment, e.Context.Manifest}
+}
+
+// partners refuses an event whose source and target do not both belong to the context.
+func (x *pairing) partners(b *Broker, e *Event) *Failure {
+	if !x.has(&e.Target) || !x.has(&e.Source) && !b.isAdapter(&e.Source) {
+		return fail(codeComponentMismatch, "")
+	}
+	return nil
+}
+
+// find finds the target of an event; errMissed says that there is no route.
+func (b *Broker) find(e *Event, f *Finder) (routed, *Failure) {
 	if e.Context.Environment == "" {
 		return b.routeReleased(e, f)
 	}
-	c, failure := b.context(contextKey{e.Context.Environment, e.Context.Deployment})
+	c, failure := b.context(contextOf(e))
 	if failure != nil {
 		return routed{}, failure
 	}
@@ -36,8 +93,8 @@ func (b *Broker) route(e *Event, how via, f *Finder) (routed, *Failure) {
 		return b.routeAdapter(e, c)
 	}
 	r, failure := b.routeRules(e, c, f)
-	if failure == nil && (!c.has(&e.Target) || !c.has(&e.Source) && !b.isAdapter(&e.Source)) {
-		failure = fail(codeComponentMismatch, "")
+	if failure == nil {
+		failure = c.partners(b, e)
 	}
 	return r, failure
 }
@@ -75,28 +132,25 @@ func (b *Broker) routeReleased(e *Event, f *Finder) (routed, *Failure) {
 		return routed{}, fail(codeInvalid, "genesis event source is not a genesis adapter")
 	}
 	found, ok := f.Find(b.core.Table().Snapshot(), "web://", viewOf(e))
-	if !ok {
-		return routed{}, fail(codeRouteNotFound, "")
-	}
-	r := b.now.Load().released.routes[found.Row.Origin]
-	if r == nil { // the rows changed just now
-		return routed{}, fail(codeRouteNotFound, "")
+	r := b.now.Load().released.route(found.Row)
+	if !ok || r == nil {
+		return routed{}, errMissed
 	}
 	if failure := r.in.failure(); failure != nil {
 		return routed{}, failure
 	}
-	e.Context.Environment, e.Context.Deployment = r.in.Environment, r.in.Deployment
+	e.Context.Environment, e.Context.Deployment, e.Context.Manifest = r.in.environment, r.in.deployment, r.in.manifest
 	return take(e, r, found), nil
 }
 
-// routeRules finds the target by the rules of the context; of an event that names its target by the rules of that one, and else it goes to its default handler.
+// routeRules finds the target by the rules of the context; of an event that names its target by the rules of that one.
 func (b *Broker) routeRules(e *Event, c *pairing, f *Finder) (routed, *Failure) {
 	v := viewOf(e)
 	if e.HasTarget {
 		v.Target = e.Target.Name
 	}
-	found, ok := f.Find(b.core.Table().Snapshot(), space(c.Environment, c.Deployment), v)
-	if r := c.routes[rowOrigin(found)]; ok && r != nil && (!e.HasTarget || e.Target.Hash == "" || e.Target.Hash == r.target.Hash) {
+	found, ok := f.Find(b.core.Table().Snapshot(), c.space(), v)
+	if r := routeOf(c.routes, found.Row); ok && r != nil && (!e.HasTarget || e.Target.Hash == "" || e.Target.Hash == r.target.Hash) {
 		replica := e.Target
 		out := take(e, r, found)
 		if replica.complete() && replica.Hash == r.target.Hash {
@@ -104,24 +158,7 @@ func (b *Broker) routeRules(e *Event, c *pairing, f *Finder) (routed, *Failure) 
 		}
 		return out, nil
 	}
-	if !e.HasTarget {
-		return routed{}, fail(codeRouteNotFound, "")
-	}
-	x := c.component(e.Target.Name)
-	if x == nil {
-		return routed{}, fail(codeComponentMismatch, "")
-	}
-	if e.Target.Hash == "" {
-		e.Target.App, e.Target.Hash = c.app, x.Hash
-	}
-	return routed{id: -1, env: c.env[e.Target.Name]}, nil
-}
-
-func rowOrigin(f Found) string {
-	if f.Row == nil {
-		return ""
-	}
-	return f.Row.Origin
+	return routed{}, errMissed
 }
 
 // take gives the event the target of a route, and what its placeholders took.

@@ -188,7 +188,7 @@ func (b *Broker) admit(g grpc.ServerStream, s *stream) error {
 		return err
 	}
 	if b.registry.note(&c.ID, def) && def.Routes != nil {
-		if err := b.Change(func(*Objects) error { return nil }); err != nil {
+		if err := b.refresh(); err != nil {
 			return err
 		}
 	}

@@ -33,10 +33,14 @@ type testBroker struct {
 
 func startBroker(t testing.TB, o Options) *testBroker {
 	t.Helper()
+	return startBrokerOn(t, routetable.New(), o)
+}
+
+func startBrokerOn(t testing.TB, table *routetable.Table, o Options) *testBroker {
+	t.Helper()
 	if o.Objects == nil {
 		o.Objects = objects(t, lab)
 	}
-	table := routetable.New()
 	core := admin.New(table, admin.Options{})
 	node := forwarder.New(core, forwarder.Options{})
 	b, err := New(node, core, o)
@@ -55,7 +59,7 @@ func startBroker(t testing.TB, o Options) *testBroker {
 	serving.Go(func() { s.Serve() })
 	serving.Go(func() { g.Serve() })
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		g.Close(ctx)
 		b.Close()
@@ -329,4 +333,14 @@ func (x *testBroker) do(method, path, body string, headers ...string) (int, stri
 	text, err := io.ReadAll(resp.Body)
 	x.must(err)
 	return resp.StatusCode, string(text), resp.Header
+}
+
+// until waits for a state.
+func (x *testBroker) until(what string, is func() bool) {
+	x.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			x.t.Fatalf("not within 20 s: %s", what)
+		}
+	}
 }

@@ -56,7 +56,7 @@ const maxQueueBytes = 64 << 20
 // Deliver queues copies. It is the outlet's part of forwarder.Outlet.
 func (s *stream) Deliver(batch []*forwarder.Copy) (taken int, err error) {
 	for _, c := range batch {
-		data, ok := s.b.tickets.data(c.Message)
+		data, ok := s.b.tickets.data(c.Message())
 		if !ok {
 			c.Settle(forwarder.Rejected(wire.CondNotImplemented, "not an event of a component"))
 			taken++

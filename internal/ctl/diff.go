@@ -21,6 +21,14 @@ type difference struct {
 	To    any             `json:"to"`
 	Match []string        `json:"match,omitempty"` // before and after, where they differ
 	Rows  []differenceRow `json:"rows"`
+
+	Objects []objectDifference `json:"objects,omitempty"`
+}
+
+// objectDifference is an object of components that is another.
+type objectDifference struct {
+	Name   string `json:"name"`
+	Change string `json:"change"` // added, removed or changed
 }
 
 type differenceRow struct {
@@ -97,7 +105,7 @@ func (r *run) diff(ctx context.Context, argv []string) error {
 	return err
 }
 
-func (x difference) empty() bool { return len(x.Rows) == 0 && len(x.Match) == 0 }
+func (x difference) empty() bool { return len(x.Rows)+len(x.Objects) == 0 && len(x.Match) == 0 }
 
 // text is the difference for people.
 func (x difference) text() string {
@@ -110,6 +118,16 @@ func (x difference) text() string {
 	}
 	for _, r := range x.Rows {
 		d.Rows = append(d.Rows, routetable.Difference{Before: r.Before, After: r.After, Moved: r.Change == "moved"})
+	}
+	for _, o := range x.Objects {
+		change := routetable.ObjectChange{Name: o.Name, Before: "before", After: "after"}
+		switch o.Change {
+		case "added":
+			change.Before = ""
+		case "removed":
+			change.After = ""
+		}
+		d.Objects = append(d.Objects, change)
 	}
 	var b bytes.Buffer
 	d.WriteText(&b, false)
@@ -150,6 +168,7 @@ func (t *remote) readDiff(ctx context.Context, arguments map[string]any) (differ
 		if list := plainList(m["match"]); len(list) == 2 && x.Match == nil {
 			x.Match = []string{fmt.Sprint(list[0]), fmt.Sprint(list[1])}
 		}
+		x.Objects = readObjectDifferences(m["objects"])
 		rows := plainList(m["rows"])
 		for _, v := range rows {
 			one, _ := v.(map[string]any)
@@ -167,6 +186,14 @@ func (t *remote) readDiff(ctx context.Context, arguments map[string]any) (differ
 		}
 		arguments = map[string]any{"diff": m["diff"], "offset": m["next"]}
 	}
+}
+
+func readObjectDifferences(v any) (list []objectDifference) {
+	for _, x := range plainList(v) {
+		m, _ := x.(map[string]any)
+		list = append(list, objectDifference{stringOf(m, "name"), stringOf(m, "change")})
+	}
+	return list
 }
 
 // readRow reads a row from the map of its attributes; nil where there is none.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // columnFlag is one of the COLUMNS of add, insert, set and replace.
@@ -196,9 +197,18 @@ func rowArguments(argv []string, columns map[string]any) map[string]any {
 // check finds what is wrong with the edit's own words before anything is opened: that is usage, not a refused change.
 func (e edit) check() error {
 	if _, err := admin.ParseCommand(e.operation, e.arguments); err != nil {
-		return usage("%s: %v", strings.ToLower(strings.TrimSuffix(e.operation, "-ROUTE")), err)
+		return e.wrong(err)
+	}
+	if when, ok := e.arguments["when"].(string); ok && when != "" {
+		if _, err := routetable.CompileWhen(when); err != nil {
+			return e.wrong(err)
+		}
 	}
 	return nil
+}
+
+func (e edit) wrong(err error) error {
+	return usage("%s: %v", strings.ToLower(strings.TrimSuffix(e.operation, "-ROUTE")), err)
 }
 
 // edit applies one edit and prints what it did.
@@ -237,6 +247,9 @@ func (x result) summary() string {
 		if n.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n.n, n.what))
 		}
+	}
+	if len(x.Objects) > 0 {
+		parts = append(parts, plural(len(x.Objects), "object")+" changed")
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "nothing changed")

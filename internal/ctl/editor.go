@@ -65,5 +65,7 @@ type result struct {
 	Updated  int      `json:"updated"`
 	Note     string   `json:"note,omitempty"` // why nothing changed
 	Warnings []string `json:"warnings"`
-	DryRun   bool     `json:"dry-run,omitempty"`
+
+	Objects []objectDifference `json:"objects,omitempty"`
+	DryRun  bool               `json:"dry-run,omitempty"`
 }

@@ -44,6 +44,7 @@ type explainMatch struct {
 	Optional bool     `json:"optional"`
 	Used     bool     `json:"used"`
 	Why      string   `json:"why,omitempty"`     // where it is not used
+	Depth    int      `json:"depth,omitempty"`   // where it is used and names another name: how many names deep that goes
 	Nowhere  string   `json:"nowhere,omitempty"` // where it is used and leads to no hop
 	Chosen   *bool    `json:"chosen,omitempty"`  // against a running router: the node would send here now
 }
@@ -160,6 +161,9 @@ func drawExplanation(p *printer, x explanation, q question) {
 		p.columns(used, strconv.Itoa(m.Group), pick, m.Pattern, m.Address, strings.Join(m.Captures, " "), hop)
 	}
 	for _, m := range x.Matches {
+		if m.Depth > 0 {
+			p.line(fmt.Sprintf("names: %s --> %s: %d deep of at most %d", cell(m.Pattern), cell(m.Address), m.Depth, routetable.MaxDepth))
+		}
 		if m.Nowhere != "" {
 			p.line("leads nowhere: " + cell(m.Pattern) + " --> " + cell(m.Address) + ": " + cell(m.Nowhere))
 		}
@@ -217,7 +221,7 @@ func explanationOf(t *routetable.Explanation) explanation {
 	for _, m := range t.Matches {
 		one := explainMatch{
 			Pattern: m.Pattern, Address: m.Address, Captures: m.Captures, Result: m.Result, Pick: m.Pick.String(),
-			Group: m.Group, Fallback: m.Fallback, Optional: m.Optional, Used: m.Used, Why: m.Why, Nowhere: m.Nowhere, Chosen: m.Chosen,
+			Group: m.Group, Fallback: m.Fallback, Optional: m.Optional, Used: m.Used, Why: m.Why, Depth: m.Depth, Nowhere: m.Nowhere, Chosen: m.Chosen,
 		}
 		if m.Problem != "" {
 			one.Problem = &m.Problem

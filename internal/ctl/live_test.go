@@ -13,15 +13,21 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	transport "github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/components"
 	"github.com/fingerpost/fingerpost/internal/users"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // startRouter starts a router in this process. Its users are named after their roles, with the password "secret".
 func startRouter(t *testing.T) (core *admin.Core, host string) {
+	core, _, host = startNode(t)
+	return core, host
+}
+
+func startNode(t *testing.T) (core *admin.Core, n *forwarder.Node, host string) {
 	t.Helper()
 	core = admin.New(routetable.New(), admin.Options{Name: "r"})
-	n := forwarder.New(core, forwarder.Options{
+	n = forwarder.New(core, forwarder.Options{
 		DeliveryTimeout: time.Second,
 		Access:          forwarder.Access{Users: roleUsers(t)},
 	})
@@ -30,11 +36,25 @@ func startRouter(t *testing.T) (core *admin.Core, host string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		n.Stop(ctx)
 	})
-	return core, addr.String()
+	return core, n, addr.String()
+}
+
+// startBroker gives the router a broker of components.
+func startBroker(t *testing.T, core *admin.Core, n *forwarder.Node, file string) {
+	t.Helper()
+	o, err := components.ReadObjects(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := components.New(n, core, components.Options{Objects: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
 }
 
 // roleUsers are named after their roles.
@@ -61,6 +81,10 @@ func TestLiveSessions(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no sessions: %v", err)
 	}
+	objects, err := filepath.Abs("../../testdata/components/components.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
 		file, err := filepath.Abs(file)
 		if err != nil {
@@ -72,11 +96,15 @@ func TestLiveSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Chdir(t.TempDir())
-			core, host := startRouter(t)
+			core, node, host := startNode(t)
 			if _, err := core.Do(admin.Caller{}, admin.Subscribe{Pattern: "learned", Address: "link:7", Origin: "link:7"}); err != nil {
 				t.Fatal(err)
 			}
 			user := "operator"
+			if strings.HasPrefix(filepath.Base(file), "component") {
+				startBroker(t, core, node, objects)
+				user = "admin"
+			}
 			if strings.HasPrefix(filepath.Base(file), "viewer") {
 				user = "viewer"
 				if _, err := core.Table().Add("COLOSSUS", "amqp://user:secret@5.6.7.8:1234"); err != nil {
@@ -117,7 +145,7 @@ func TestSendToAReceiver(t *testing.T) {
 	}()
 	select {
 	case <-attached:
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatalf("no receiver: %s", errs.String())
 	}
 	var sent bytes.Buffer

@@ -83,6 +83,7 @@ func readResult(a reply) (result, error) {
 	x.Added = int(wholeOr(m["added"], 0))
 	x.Removed = int(wholeOr(m["removed"], 0))
 	x.Updated = int(wholeOr(m["updated"], 0))
+	x.Objects = readObjectDifferences(m["objects"])
 	x.Note, _ = m["note"].(string)
 	list, _ := m["warnings"].([]any)
 	for _, w := range list {

@@ -19,7 +19,8 @@ type event struct {
 	Generation uint64              `json:"generation"`
 	Author     *author             `json:"author,omitempty"`
 	Match      string              `json:"match,omitempty"`
-	Rows       []*differenceRow    `json:"rows,omitempty"`  // of a change: added, removed or changed
+	Rows       []*differenceRow    `json:"rows,omitempty"` // of a change: added, removed or changed
+	Objects    []objectDifference  `json:"objects,omitempty"`
 	Table      []*routetable.Route `json:"table,omitempty"` // of a snapshot
 	Last       bool                `json:"last,omitempty"`  // of a snapshot: there are no more rows
 }
@@ -127,7 +128,7 @@ func (x event) text(wide bool) string {
 		}
 		return b.String()
 	}
-	d := difference{}
+	d := difference{Objects: x.Objects}
 	for _, row := range x.Rows {
 		if !wide && row.isReply() {
 			continue
@@ -190,6 +191,7 @@ func readEvent(msg *amqp.Message, own string) (event, error) {
 			x.Rows = append(x.Rows, row)
 		}
 	}
+	x.Objects = readObjectDifferences(m["objects"])
 	for _, v := range plainList(m["rows"]) {
 		row, err := readRow(v)
 		if err != nil {

@@ -67,13 +67,13 @@ func (o *nameOutlet) Deliver(batch []*forwarder.Copy) (int, error) {
 	var f frame
 	var e event
 	for _, c := range batch {
-		err := o.event(c.Message, &f, &e)
+		err := o.event(c.Message(), &f, &e)
 		if err != nil {
 			o.r.log.Info("a message that is no event was refused", "address", addressOf(o.typ, o.response), "error", err)
 			c.Settle(forwarder.Rejected(wire.CondDecodeError, firstLine(err)))
 			continue
 		}
-		e.payload = c.Message.Payload
+		e.payload = c.Message().Payload
 		o.r.publish(&e, &d)
 		c.Settle(forwarder.Outcome{Kind: wire.Accepted})
 	}
@@ -148,7 +148,7 @@ func (o *hopOutlet) Present() bool {
 // Deliver takes nothing from others: an event goes to a component by its name, event:req/TYPE, which gives it its place in the order.
 func (o *hopOutlet) Deliver(batch []*forwarder.Copy) (int, error) {
 	for _, c := range batch {
-		if c.Message.Source() == any(o.r) {
+		if c.Message().Source() == any(o.r) {
 			c.Settle(forwarder.Outcome{Kind: wire.Accepted})
 			continue
 		}

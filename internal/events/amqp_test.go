@@ -200,7 +200,7 @@ func TestAComponentThatAnotherStandsInFor(t *testing.T) {
 		t.Errorf("the component got %.300s", got)
 	}
 	c.End(websocket.Normal, "")
-	for until := time.Now().Add(10 * time.Second); n.events.Components()[0].Connected && time.Now().Before(until); {
+	for until := time.Now().Add(20 * time.Second); n.events.Components()[0].Connected && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
 	if err := n.send("event:req/T", `{"id":"2"}`); err != nil {

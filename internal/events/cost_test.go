@@ -18,9 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/internal/websocket"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -33,7 +32,7 @@ func TestMain(m *testing.M) {
 		beRouter()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 func beRouter() {

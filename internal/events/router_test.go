@@ -433,7 +433,10 @@ func TestE10OneThatStopsReadingDelaysNobody(t *testing.T) {
 func TestE11AckThenReplayThenLive(t *testing.T) {
 	inWorld(t, Options{Hard: 1 << 20}, func(w *world) {
 		c := w.join("C")
-		const n = 5000
+		n := 5000
+		if underRace {
+			n = 1000
+		}
 		var joined sync.WaitGroup
 		var late []*peer
 		for i := range 20 {

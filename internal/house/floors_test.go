@@ -32,7 +32,7 @@ var floors = map[string]int{
 }
 
 // house are packages of tests and tools, which no product package may import.
-var house = []string{"internal/house", "internal/house/certs", "internal/house/mix", "internal/house/doorbench", "internal/house/testsum", "interop"}
+var house = []string{"internal/house", "internal/house/certs", "internal/house/doorbench", "internal/house/leaks", "internal/house/mix", "internal/house/testsum", "interop"}
 
 // dependencies tells which packages may use what is not in the standard library, by prefix of the import path.
 var dependencies = map[string][]string{
@@ -48,6 +48,7 @@ var dependencies = map[string][]string{
 	"github.com/prometheus/client_golang": {"internal/web"},
 	"github.com/Azure/go-amqp":            {"internal/ctl", "internal/house/doorbench"},
 	"github.com/spf13/cobra":              {"cmd/router", "cmd/routectl", "internal/ctl"},
+	"go.uber.org/goleak":                  {"internal/house/leaks"},
 	"github.com/spf13/pflag":              {"cmd/router", "cmd/routectl", "internal/ctl"},
 }
 
@@ -130,8 +131,10 @@ func TestImportsGoDownOnly(t *testing.T) {
 	}
 }
 
-// inside are the imports of tests that are part of the package. Tests outside of it (package x_test) may look around.
-func inside(p *pkg) []string { return p.TestImports }
+// inside are the imports of tests that are part of the package, without those of the house. Tests outside of it (package x_test) may look around.
+func inside(p *pkg) []string {
+	return slices.DeleteFunc(slices.Clone(p.TestImports), func(i string) bool { return slices.Contains(house, strings.TrimPrefix(i, module+"/")) })
+}
 
 func TestDependenciesStayWhereTheyBelong(t *testing.T) {
 	for _, p := range packages(t) {

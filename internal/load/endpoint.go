@@ -28,7 +28,7 @@ func (e *endpoint) Settled(*engine.OutDelivery, wire.StateKind, []byte) {}
 func (e *endpoint) Flow(*engine.Link)                                   {}
 func (e *endpoint) InDropped(*engine.InDelivery)                        {}
 func (e *endpoint) OutDropped(*engine.OutDelivery, bool)                {}
-func (e *endpoint) AfterInput()                                         {}
+func (e *endpoint) AfterInput(bool)                                     {}
 func (e *endpoint) BeforeFlush()                                        {}
 func (e *endpoint) TakeWork() amqp.Work                                 { return nil }
 

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 )
 
 // TestMain is also the relay of the tests: the test program started again.
@@ -17,5 +17,5 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }

@@ -101,4 +101,4 @@ func (x *receiver) latency(at int64) {
 }
 
 // AfterInput has the clock looked at again with the next read.
-func (x *receiver) AfterInput() { x.now = 0 }
+func (x *receiver) AfterInput(bool) { x.now = 0 }

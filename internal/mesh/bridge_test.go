@@ -170,7 +170,8 @@ func TestSentAgain(t *testing.T) {
 
 // A method that does not answer in time is forgotten; who is asked next is asked all the same, and a late answer is nobody's.
 func TestSlowMethod(t *testing.T) {
-	r := startRouter(t, Options{RequestTimeout: 20 * time.Millisecond})
+	t.Parallel()
+	r := startRouter(t, Options{RequestTimeout: 3 * time.Second})
 	alice, bob := r.component("alice"), r.component("bob")
 	alice.admin("add", "expose")
 	bob.send(&Frame{Type: Request, ID: number(100), Name: []byte("add"), Data: []byte{0x80}})

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/fxamacker/cbor/v2"
-	"go.uber.org/goleak"
 	"gopkg.in/yaml.v3"
+
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // vector is one message of testdata/rembus/vectors.yaml: bytes of the real encoders.
 type vector struct {

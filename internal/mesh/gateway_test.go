@@ -58,7 +58,8 @@ func (c *client) answers() {
 }
 
 func TestCallsByHTTP(t *testing.T) {
-	r := startRouter(t, Options{RequestTimeout: 300 * time.Millisecond})
+	t.Parallel()
+	r := startRouter(t, Options{RequestTimeout: 3 * time.Second})
 	ask := gatewayOf(t, r)
 	exposer := r.component("aaa/bbb/sensor-1")
 	for _, method := range []string{"echo", "fail", "slow"} {

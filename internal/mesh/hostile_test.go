@@ -16,14 +16,15 @@ func TestAPeerThatDoesNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
+	nc.(*net.TCPConn).SetReadBuffer(4 << 10) // what it does not read is soon enough
 	request := AppendFrame(nil, &Frame{Type: Request, ID: number(1), Name: []byte("version"), Data: []byte{0x80}})
 	request = append(appendTCPHeader(nil, len(request)), request...)
 	var batch []byte
 	for range 1000 {
 		batch = append(batch, request...)
 	}
-	nc.SetWriteDeadline(time.Now().Add(20 * time.Second))
-	for end := time.Now().Add(20 * time.Second); ; {
+	nc.SetWriteDeadline(time.Now().Add(time.Minute))
+	for end := time.Now().Add(time.Minute); ; {
 		if _, err := nc.Write(batch); err != nil {
 			if time.Now().After(end) {
 				t.Fatal("it is not closed")

@@ -114,7 +114,7 @@ func (l *lane) publish(batch []*forwarder.Copy) (taken int, err error) {
 			break
 		}
 		taken++
-		if s, ok := c.Message.Source().(*source); ok {
+		if s, ok := c.Message().Source().(*source); ok {
 			by = s.link
 		}
 		keeps, bad := l.send(c, &now)
@@ -174,7 +174,7 @@ func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forward
 	if kin && from == nil {
 		f.ID = t.m.idOf(c)
 	}
-	wanted := from == nil && !c.Message.Settled && l.kind != laneSpace
+	wanted := from == nil && !c.Message().Settled && l.kind != laneSpace
 	if wanted { // a sender of AMQP waits for the outcome: it is the ack
 		if f.Flags, f.HasID = flagQoS1, true; !kin {
 			f.ID = newID()
@@ -234,13 +234,13 @@ func (t *twin) writeOwn() {
 
 // open reads a copy, and tells who it comes from: nil is no peer of Rembus.
 func (l *lane) open(c *forwarder.Copy) (e envelope, from *twin, bad string) {
-	if s, ok := c.Message.Source().(*source); ok {
-		if e.open(c.Message.Payload) != nil {
+	if s, ok := c.Message().Source().(*source); ok {
+		if e.open(c.Message().Payload) != nil {
 			return e, s.twin, "the message cannot be read"
 		}
 		return e, s.twin, ""
 	}
-	data, kind, ok := c.Message.Data()
+	data, kind, ok := c.Message().Data()
 	if !ok {
 		return e, nil, "a peer of Rembus takes messages of one data section"
 	}
@@ -263,9 +263,9 @@ func (m *Mesh) isAdmin(name string) bool { return (*m.admins.Load())[name] }
 // ask gives requests to who is to run them.
 func (l *lane) ask(batch []*forwarder.Copy) (int, error) {
 	for i, c := range batch {
-		s, ok := c.Message.Source().(*source)
+		s, ok := c.Message().Source().(*source)
 		var e envelope
-		if !ok || e.open(c.Message.Payload) != nil {
+		if !ok || e.open(c.Message().Payload) != nil {
 			defer c.Settle(forwarder.Rejected(wire.CondNotImplemented, "requests come from peers of Rembus"))
 			continue
 		}

@@ -84,7 +84,7 @@ func (r *router) forgets(n int) {
 // until waits for what another goroutine does.
 func (r *router) until(what string, is func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("it does not come that %s", what)
 		}
@@ -92,7 +92,7 @@ func (r *router) until(what string, is func() bool) {
 }
 
 func (r *router) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	r.m.Stop(ctx)
 	r.node.Stop(ctx)
@@ -187,7 +187,7 @@ func (c *client) barrier() (frames [][]byte, over bool) {
 				return frames, false
 			}
 			frames = append(frames, b)
-		case <-time.After(10 * time.Second):
+		case <-time.After(20 * time.Second):
 			c.t.Fatalf("%s gets no answer", c.name)
 		}
 	}
@@ -212,7 +212,7 @@ func (c *client) next() Frame {
 		if err := parseEither(b, &f); err != nil {
 			c.t.Fatal(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		c.t.Fatalf("%s gets nothing", c.name)
 	}
 	return f

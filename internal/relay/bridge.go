@@ -118,7 +118,7 @@ func (o *outlet) Deliver(list []*forwarder.Copy) (taken int, err error) {
 func (o *outlet) deliver(cp *forwarder.Copy) {
 	id := fmt.Sprintf("amqp-%d", o.x.next.Add(1))
 	m := op{kind: kindHead, topic: appendText(nil, o.plan.topic), id: appendText(nil, id), done: []byte("true")}
-	r, err := m.read(cp.Message.Payload, o.x.b.o.MaxData)
+	r, err := m.read(cp.Message().Payload, o.x.b.o.MaxData)
 	if err != nil {
 		cp.Settle(forwarder.Outcome{Kind: wire.Rejected, State: &wire.State{
 			Kind: wire.Rejected, Error: &wire.Error{Condition: wire.CondNotAllowed, Description: "the relay takes JSON: " + err.Error()},

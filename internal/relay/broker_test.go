@@ -189,7 +189,7 @@ func TestLimitsOfText(t *testing.T) {
 
 // A connection that reads nothing: its ops wait, are answered busy after the time, and are not delivered; a cancel is dropped.
 func TestBusy(t *testing.T) {
-	h := newHarness(t, Options{Busy: 200 * time.Millisecond})
+	h := newHarness(t, Options{Busy: time.Second})
 	s, c := h.dial("server"), h.dial("client")
 	s.send(serveOf("t"))
 	s.expect(servedAs("t", "active"))
@@ -380,7 +380,7 @@ func (p *testPeer) flood(conn *Conn, ops int) (sent chan error) {
 		}
 		sent <- err
 	}()
-	for deadline := time.Now().Add(10 * time.Second); !conn.waiting.Load() && !conn.gone.Load() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(20 * time.Second); !conn.waiting.Load() && !conn.gone.Load() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	return sent
@@ -414,7 +414,7 @@ func TestAPeerThatIsNotReadFreesItsTopics(t *testing.T) {
 		end  func(*testPeer)
 	}{
 		"it goes":          {0, func(p *testPeer) { p.nc.Close() }},
-		"it takes nothing": {50 * time.Millisecond, func(*testPeer) {}},
+		"it takes nothing": {500 * time.Millisecond, func(*testPeer) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, Options{PingEvery: of.ping})
@@ -424,7 +424,7 @@ func TestAPeerThatIsNotReadFreesItsTopics(t *testing.T) {
 			conn := h.b.all()[0]
 			sent := a.flood(conn, 1_000_000)
 			of.end(a)
-			for deadline := time.Now().Add(10 * time.Second); h.table.Snapshot().Len() > 0 && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(20 * time.Second); h.table.Snapshot().Len() > 0 && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
 			if n := h.table.Snapshot().Len(); n > 0 {
@@ -440,7 +440,7 @@ func TestAPeerThatIsNotReadFreesItsTopics(t *testing.T) {
 func TestTheSenderOfATooLongMessageIsTold(t *testing.T) {
 	h := newHarness(t, Options{MaxMessage: 64 << 10})
 	c := h.dial("client")
-	if _, err := c.nc.Write(masked(strings.Repeat(" ", 24<<20))); err != nil {
+	if _, err := c.nc.Write(masked(strings.Repeat(" ", 8<<20))); err != nil {
 		t.Fatal(err)
 	}
 	if code := c.closed(); code != websocket.TooBig {
@@ -472,7 +472,7 @@ func TestOpsAllocateNothing(t *testing.T) {
 
 // A peer that is silent and answers no ping is closed, and its topics are free.
 func TestASilentPeerFreesItsTopics(t *testing.T) {
-	h := newHarness(t, Options{PingEvery: 30 * time.Millisecond})
+	h := newHarness(t, Options{PingEvery: time.Second})
 	a, b := h.dial("full"), h.dial("full")
 	a.send(serveOf("t"))
 	a.expect(servedAs("t", "active")) // and says nothing more
@@ -516,7 +516,7 @@ func TestWhatIsOnItsWayWhenOneEnds(t *testing.T) {
 		a.send(fmt.Sprintf(`[{"op":"body","topic":"t","id":"a","data":"%s","ref":%d}]`, part, i))
 		for waits() == 0 && !answered(time.Millisecond) {
 		}
-		if !answered(time.Second) {
+		if !answered(3 * time.Second) {
 			break
 		}
 		a.next()

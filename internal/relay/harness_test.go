@@ -14,13 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const testKeys = `{"keys": {
 	"full":   {"token": "full",   "domain": "acme",  "relay": true,  "P": ["*"], "S": ["*"]},
@@ -50,7 +49,7 @@ func newHarness(t testing.TB, o Options) *harness {
 	srv := httptest.NewServer(mux)
 	h.addr = srv.Listener.Addr().String()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		h.b.Stop(ctx)
 		srv.Close()
@@ -171,7 +170,7 @@ func (p *testPeer) send(messages ...string) {
 
 // frame reads a frame.
 func (p *testPeer) frame() (opcode byte, payload []byte, err error) {
-	p.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	p.nc.SetReadDeadline(time.Now().Add(20 * time.Second))
 	var head [10]byte
 	if _, err := io.ReadFull(p.in, head[:2]); err != nil {
 		return 0, nil, err

@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/internal/socket"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func pair(t *testing.T) (near, far net.Conn) {
 	t.Helper()

@@ -224,6 +224,14 @@ var (
 		"stalled":              {"streams_stalled_total", "Copies of these that were ended because their receiver took nothing.", prometheus.CounterValue, nil},
 		"behind":               {"receivers_behind_total", "Receivers that were detached because too many events waited for them.", prometheus.CounterValue, nil},
 		"replayed":             {"messages_replayed_total", "Events that receivers got again.", prometheus.CounterValue, nil},
+		"connectionsRefused":   {"connections_refused_total", "Connections of clients that were refused because there were too many, of all or of one host.", prometheus.CounterValue, nil},
+		"handshakesFailed":     {"handshakes_failed_total", "Connections that ended in the TLS handshake.", prometheus.CounterValue, nil},
+		"loginsFailed":         {"logins_failed_total", "Logins that were refused: a wrong password, an unknown user, or too many of these.", prometheus.CounterValue, nil},
+		"unauthorized":         {"unauthorized_total", "Messages and links to addresses that the client may not name.", prometheus.CounterValue, nil},
+		"linksRefused":         {"links_refused_total", "Links that were refused because the connection had too many.", prometheus.CounterValue, nil},
+		"tooLarge":             {"too_large_total", "Links that ended by a message larger than is taken.", prometheus.CounterValue, nil},
+		"expired":              {"expired_total", "Messages and copies whose time to live was over before they were sent.", prometheus.CounterValue, nil},
+		"overdue":              {"overdue_total", "Copies of a fan-out whose receiver had them for too long without an outcome.", prometheus.CounterValue, nil},
 		"problems":             {"row_problems_total", "Rows found for a message whose address cannot be reached.", prometheus.CounterValue, nil},
 	}
 )

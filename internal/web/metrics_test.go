@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/events"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 	t.Helper()
@@ -157,5 +158,16 @@ func BenchmarkScrape(b *testing.B) {
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
 			}
 		})
+	}
+}
+
+// What a counter counts is told in words of its own.
+func TestEveryCounterOfTheNodeHasHelp(t *testing.T) {
+	node := forwarder.New(admin.New(routetable.New(), admin.Options{}), forwarder.Options{})
+	defer node.Stop(context.Background())
+	for name := range node.Counters() {
+		if m, _ := counterMetric(name); strings.Contains(m.help, "The counter "+name) {
+			t.Errorf("%s: %q", name, m.help)
+		}
 	}
 }

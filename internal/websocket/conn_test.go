@@ -14,10 +14,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/gobwas/ws"
-	"go.uber.org/goleak"
+
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // sides gives a Conn over loopback, and the bare socket of its peer.
 func sides(t *testing.T, client bool, o Options) (*Conn, net.Conn) {

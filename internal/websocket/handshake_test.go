@@ -147,7 +147,7 @@ func TestBytesBehindTheRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	nc.SetDeadline(time.Now().Add(20 * time.Second))
 	nc.Write([]byte(request + "\x81\x85\x00\x00\x00\x00hello"))
 	got := make([]byte, 1000)
 	n := 0

@@ -19,7 +19,9 @@ type Stream struct {
 	net.Conn
 	client bool // we mask, the peer does not
 
-	// Owned by who reads.
+	rmu sync.Mutex // guards the receiving side: who reads, and Close
+
+	// Under rmu.
 	br         *bufio.Reader
 	left       uint64 // of the frame that is being read
 	mask       [4]byte
@@ -60,6 +62,8 @@ func NewStream(nc net.Conn, already []byte, client bool) *Stream {
 
 // Read gives payload of data frames. It returns io.EOF after the peer's close.
 func (c *Stream) Read(p []byte) (int, error) {
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -255,7 +259,7 @@ func (c *Stream) sendClose(code int, text string) {
 }
 
 // Close sends a close, where none has gone out, and ends the connection. It gives the peer a moment to read what was sent: where it still
-// sends, a reset would overtake that. The caller reads no more.
+// sends, a reset would overtake that. Who reads meanwhile gets what has come, and then an error.
 func (c *Stream) Close() error {
 	c.Conn.SetWriteDeadline(time.Now().Add(time.Second)) // wakes a writer that holds wmu before long
 	c.closing.Do(func() {
@@ -266,10 +270,18 @@ func (c *Stream) Close() error {
 		}
 	})
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		c.Conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-		io.CopyN(io.Discard, c.Conn, 256<<10)
+		c.Conn.SetReadDeadline(time.Now().Add(lingerWait))
+		c.discard()
 	}
 	return c.Conn.Close()
+}
+
+// discard throws away what comes. It waits for who reads: bytes taken from under it would have it take the rest of a frame for the next one.
+func (c *Stream) discard() {
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
+	c.left, c.rerr = 0, net.ErrClosed
+	io.CopyN(io.Discard, c.Conn, 256<<10)
 }
 
 func unexpected(err error) error {

@@ -31,7 +31,7 @@ func streamSides(t *testing.T, client bool) (*Stream, net.Conn) {
 		t.Fatal(err)
 	}
 	for _, nc := range []net.Conn{far, near} {
-		nc.SetDeadline(time.Now().Add(10 * time.Second))
+		nc.SetDeadline(time.Now().Add(20 * time.Second))
 		t.Cleanup(func() { nc.Close() })
 	}
 	return NewStream(near, nil, client), far
@@ -164,7 +164,7 @@ func TestADeadlineInAFrameLosesNothing(t *testing.T) {
 		got = append(got, p[:n]...)
 		peer.Write(whole[i : i+1])
 	}
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	for len(got) < 5 {
 		p := make([]byte, 10)
 		n, err := c.Read(p)
@@ -280,4 +280,35 @@ func FuzzWebSocketFrames(f *testing.F) {
 			t.Errorf("got %d bytes, want %d", len(got), len(want))
 		}
 	})
+}
+
+// Who closes a connection takes nothing from under who reads it: what is left of a frame would be taken for the next one.
+func TestCloseWhileSomebodyReads(t *testing.T) {
+	for range 3 {
+		s, far := streamSides(t, true)
+		go func() {
+			zeros := bare(ws.OpBinary, strings.Repeat("\x00", 3000))
+			for {
+				if _, err := far.Write(zeros); err != nil {
+					return
+				}
+			}
+		}()
+		began, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			p := make([]byte, 100)
+			_, err := s.Read(p)
+			for close(began); err == nil; {
+				_, err = s.Read(p)
+			}
+			ended <- err
+		}()
+		<-began
+		s.Close()
+		var wrong *CloseError
+		if err := <-ended; errors.As(err, &wrong) {
+			t.Fatalf("the reader got %v", err)
+		}
+		far.Close()
+	}
 }

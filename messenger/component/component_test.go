@@ -11,16 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/components"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/messenger/component"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // router is a broker of the components of testdata/components/components.yaml.
 func router(t *testing.T) (broker *components.Broker, grpc, http string) {
@@ -47,7 +46,7 @@ func router(t *testing.T) (broker *components.Broker, grpc, http string) {
 	serving.Go(func() { s.Serve() })
 	serving.Go(func() { g.Serve() })
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		g.Close(ctx)
 		b.Close()

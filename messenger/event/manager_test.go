@@ -12,15 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/events"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/messenger/event"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // place is a router behind a listener whose connections can be cut.
 type place struct {

@@ -14,13 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/internal/websocket"
 	"github.com/fingerpost/fingerpost/messenger/relay"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // scripted is a relay whose side of every conversation is written in the test.
 type scripted struct {
@@ -102,7 +101,7 @@ func (s *scripted) next() *far {
 	select {
 	case f := <-s.conns:
 		return f
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		s.t.Fatal("nobody connects")
 	}
 	return nil
@@ -123,7 +122,7 @@ func (f *far) hear(want string) (ref string) {
 		if len(m) > 1 {
 			return m[1]
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		f.t.Fatalf("the client says nothing, wanted %s", want)
 	}
 	return ""

@@ -100,9 +100,12 @@ const (
 // Input takes bytes that the peer sent and handles every whole frame in them. It returns how many bytes it used; what
 // is left begins a frame of which more is needed (Need tells how much). An error is final: the owner writes what
 // Output holds, closes the transport and calls Terminate.
-func (c *Conn) Input(p []byte) (used int, err error) {
+func (c *Conn) Input(p []byte) (used int, err error) { return c.InputSome(p, len(p)) }
+
+// InputSome is Input until at least some bytes are used. Where it used fewer, all whole frames are handled.
+func (c *Conn) InputSome(p []byte, some int) (used int, err error) {
 	c.heard = true
-	for {
+	for used < some {
 		n, err := c.step(p[used:])
 		if err != nil {
 			return used, c.fail(err)
@@ -112,6 +115,7 @@ func (c *Conn) Input(p []byte) (used int, err error) {
 		}
 		used += n
 	}
+	return used, nil
 }
 
 // Need tells how long the frame that begins with p is, where that can be told already, else the shortest thing to come.

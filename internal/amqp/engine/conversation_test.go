@@ -296,3 +296,14 @@ func exchange(t testing.TB, settled bool) (step func() int) {
 		return sent
 	}
 }
+
+func TestInputStopsWhereSomeIsEnough(t *testing.T) {
+	p := newPair(t, engine.Config{}, engine.Config{})
+	p.mustRun(t)
+	beats := bytes.Repeat([]byte("\x00\x00\x00\x08\x02\x00\x00\x00"), 10)
+	for _, c := range []struct{ have, some, used int }{{80, 20, 24}, {80, 24, 24}, {80, 1000, 80}, {80, 0, 0}, {77, 1000, 72}} {
+		if used, err := p.server.conn.InputSome(beats[:c.have], c.some); used != c.used || err != nil {
+			t.Errorf("%d of %d: used %d, %v, want %d", c.some, c.have, used, err, c.used)
+		}
+	}
+}

@@ -47,6 +47,7 @@ type Link struct {
 	inRun    *inRun       // receiver: nil until the first delivery
 	skipping bool         // receiver: in the middle of a delivery that is ignored
 	out      *OutDelivery // sender: begun and not complete
+	left     *outRun      // sender: of out; nil until the first
 
 	outList  *OutDelivery // sender: ring of unsettled ones; nil until the first
 	isDry    bool         // sender: what follows of out has not come yet
@@ -372,9 +373,9 @@ func (l *Link) drop(why error) {
 	}
 	l.in = nil
 	if d := l.out; d != nil {
-		l.out = nil
+		l.endOut()
 		if d.next == nil { // settled when sent: on no list
-			d.release()
+			d.link = nil
 			h.OutDropped(d, true)
 		}
 	}

@@ -10,11 +10,15 @@ type OutDelivery struct {
 	Context any // the caller's own
 
 	link       *Link
+	prev, next *OutDelivery
 	id         uint32
 	settled    bool
-	parts      [2][]byte // what is left to encode
-	rest       Source    // what follows them; nil where they are all
-	prev, next *OutDelivery
+}
+
+// outRun is what is left to encode of Link.out: most messages go in one frame.
+type outRun struct {
+	parts [2][]byte
+	rest  Source // what follows them; nil where they are all
 }
 
 // Link is the link that the delivery is on; nil before Send and when it is over.
@@ -44,6 +48,10 @@ func (l *Link) Fits(n int) bool { return n <= int(min(l.s.c.peerMaxFrame, 1<<30)
 //
 // A Send that is refused changes nothing, but for this: where there is credit and no room, Flow will be called.
 func (l *Link) Send(d *OutDelivery, settled bool, format uint32, head, body []byte) SendResult {
+	return l.send(d, settled, format, head, body, nil)
+}
+
+func (l *Link) send(d *OutDelivery, settled bool, format uint32, head, body []byte, rest Source) SendResult {
 	if !l.CanSend() {
 		return Refused
 	}
@@ -72,15 +80,39 @@ func (l *Link) Send(d *OutDelivery, settled bool, format uint32, head, body []by
 		Handle: l.handle, DeliveryID: id, HasDeliveryID: true, Tag: c.tag[:], HasTag: true,
 		MessageFormat: format, HasMessageFormat: true, Settled: settled, HasSettled: settled,
 	}
-	d.parts = [2][]byte{head, body}
-	if l.pushFrames(d, true) {
+	if rest == nil && l.Fits(len(head)+len(body)) {
+		s.remoteWindow--
+		s.nextOut++
+		start := len(c.out.buf)
+		buf := wire.AppendTransferHeader(c.out.buf, s.local, &c.sendFrame)
+		c.out.buf = wire.EndFrame(append(append(buf, head...), body...), start)
+		if settled {
+			d.link = nil
+		}
 		return Complete
 	}
-	l.out = d
+	l.beginOut(d, outRun{[2][]byte{head, body}, rest})
+	if l.pushFrames(d, true) {
+		l.endOut()
+		return Complete
+	}
 	if !l.isDry {
 		l.stall()
 	}
 	return Partial
+}
+
+// beginOut makes a delivery the one that the link sends in pieces; endOut has the link free for another.
+func (l *Link) beginOut(d *OutDelivery, r outRun) {
+	if l.left == nil {
+		l.left = &outRun{}
+	}
+	l.out, *l.left = d, r
+}
+
+func (l *Link) endOut() {
+	l.out = nil
+	*l.left = outRun{}
 }
 
 // frameOverhead is what a transfer frame needs beyond its payload at most: header, and a transfer of our making.
@@ -89,27 +121,27 @@ const frameOverhead = 64
 // pushFrames encodes as much of a delivery as window and room allow; true when it is whole. For the first frame
 // c.sendFrame is filled in already.
 func (l *Link) pushFrames(d *OutDelivery, first bool) bool {
-	if d.rest != nil {
+	if l.left.rest != nil {
 		return l.pushStream(d, first)
 	}
-	s, c := l.s, l.s.c
+	s, c, r := l.s, l.s.c, l.left
 	room := int(min(c.peerMaxFrame, 1<<30)) - frameOverhead
 	for s.remoteWindow > 0 && c.out.pending() < c.cfg.OutLimit {
 		if !first {
 			c.sendFrame = wire.Transfer{Handle: l.handle}
 		}
 		first = false
-		left := len(d.parts[0]) + len(d.parts[1])
+		left := len(r.parts[0]) + len(r.parts[1])
 		c.sendFrame.More = left > room
 		s.remoteWindow--
 		s.nextOut++
 		start := len(c.out.buf)
 		buf := wire.AppendTransferHeader(c.out.buf, s.local, &c.sendFrame)
-		buf = d.take(buf, room)
+		buf = r.take(buf, room)
 		c.out.buf = wire.EndFrame(buf, start)
 		if left <= room {
 			if d.settled {
-				d.release()
+				d.link = nil
 			}
 			return true
 		}
@@ -118,21 +150,14 @@ func (l *Link) pushFrames(d *OutDelivery, first bool) bool {
 }
 
 // take moves up to n bytes of what is left to dst.
-func (d *OutDelivery) take(dst []byte, n int) []byte {
-	for i := range d.parts {
-		p := d.parts[i]
+func (r *outRun) take(dst []byte, n int) []byte {
+	for i, p := range r.parts {
 		k := min(len(p), n)
 		dst = append(dst, p[:k]...)
-		d.parts[i] = p[k:]
+		r.parts[i] = p[k:]
 		n -= k
 	}
 	return dst
-}
-
-func (d *OutDelivery) release() {
-	d.link = nil
-	d.parts = [2][]byte{}
-	d.rest = nil
 }
 
 // stall notes that the link waits for window or room.
@@ -163,7 +188,7 @@ func (l *Link) continueSending() {
 			}
 			return
 		}
-		l.out = nil
+		l.endOut()
 		l.s.c.h.Sent(d)
 	}
 	if !l.gone && !l.isStalled {
@@ -176,10 +201,9 @@ func (l *Link) continueSending() {
 func (l *Link) forgetOut(d *OutDelivery) {
 	l.s.unsettledOut.remove(d.id)
 	d.prev.next, d.next.prev = d.next, d.prev
-	d.prev, d.next = nil, nil
-	d.release()
+	d.prev, d.next, d.link = nil, nil, nil
 	if l.out == d {
-		l.out = nil
+		l.endOut()
 		if !l.gone {
 			l.sendAbort()
 		}
@@ -237,8 +261,8 @@ func (d *OutDelivery) Abort() {
 		return
 	}
 	if l.out == d {
-		l.out = nil
-		d.release()
+		l.endOut()
+		d.link = nil
 		if !l.gone {
 			l.sendAbort()
 		}

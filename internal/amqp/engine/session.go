@@ -39,6 +39,7 @@ type Session struct {
 	flowLinks []*Link
 	asRecv    dispositions // outcomes of what we received
 	asSend    dispositions // settlements of what we sent
+	warmth    uint32       // of nothing: what warm reads has to go somewhere
 
 	Context any // the handler's own
 }

@@ -13,15 +13,7 @@ type Source interface {
 
 // SendStream is Send for a message that is not all there yet: rest follows head. Whoever has more of it calls Continue.
 func (l *Link) SendStream(d *OutDelivery, settled bool, format uint32, head []byte, rest Source) SendResult {
-	if !l.CanSend() {
-		return Refused
-	}
-	d.rest = rest
-	r := l.Send(d, settled, format, head, nil)
-	if r == Refused {
-		d.rest = nil
-	}
-	return r
+	return l.send(d, settled, format, head, nil, rest)
 }
 
 // Continue goes on with a delivery that was sent as far as it had come.
@@ -34,12 +26,12 @@ func (l *Link) Continue(d *OutDelivery) {
 
 // pushStream is pushFrames for a delivery with more to come. Where the rest has not come yet, the link is dry.
 func (l *Link) pushStream(d *OutDelivery, first bool) (whole bool) {
-	s, c := l.s, l.s.c
+	s, c, r := l.s, l.s.c, l.left
 	room := int(min(c.peerMaxFrame, 1<<30)) - frameOverhead
 	l.isDry = false
 	for s.remoteWindow > 0 && c.out.pending() < c.cfg.OutLimit {
-		head := min(len(d.parts[0]), room)
-		n, more := d.rest.Ready(room - head)
+		head := min(len(r.parts[0]), room)
+		n, more := r.rest.Ready(room - head)
 		if more && n == 0 && head == 0 {
 			l.isDry = true
 			return false
@@ -48,18 +40,18 @@ func (l *Link) pushStream(d *OutDelivery, first bool) (whole bool) {
 			c.sendFrame = wire.Transfer{Handle: l.handle}
 		}
 		first = false
-		c.sendFrame.More = more || head < len(d.parts[0])
+		c.sendFrame.More = more || head < len(r.parts[0])
 		s.remoteWindow--
 		s.nextOut++
 		start := len(c.out.buf)
 		buf := wire.AppendTransferHeader(c.out.buf, s.local, &c.sendFrame)
-		buf = append(buf, d.parts[0][:head]...)
-		d.parts[0] = d.parts[0][head:]
-		buf = d.rest.Append(buf, n)
+		buf = append(buf, r.parts[0][:head]...)
+		r.parts[0] = r.parts[0][head:]
+		buf = r.rest.Append(buf, n)
 		c.out.buf = wire.EndFrame(buf, start)
 		if !c.sendFrame.More {
 			if d.settled {
-				d.release()
+				d.link = nil
 			}
 			return true
 		}
