@@ -38,12 +38,14 @@ func listener(scheme, more string) string {
 
 // Components of Rembus whose bytes are made by other libraries: what they are promised, they get.
 func TestRembusComponents(t *testing.T) {
-	_, urls := startRembus(t, "hub", "mesh: {tenants: {'.': '112233'}, ackTimeout: 200ms, sendRetries: 3}", listener("rembus+ws", ""), listener("rembus+tcp", ""))
+	t.Parallel() // it waits for acks that do not come
+	_, urls := startRembus(t, "hub", "mesh: {tenants: {'.': '112233'}, ackTimeout: 3s, sendRetries: 3}", listener("rembus+ws", ""), listener("rembus+tcp", ""))
 	checks(t, append(urls, "112233")...)
 }
 
 // The same under TLS.
 func TestRembusComponentsUnderTLS(t *testing.T) {
+	t.Parallel() // it waits for acks that do not come
 	ca, dir := certs.New(t), t.TempDir()
 	cert, key := ca.Issue(t, "hub")
 	for name, text := range map[string][]byte{"cert": cert, "key": key, "ca": ca.PEM} {
@@ -52,7 +54,7 @@ func TestRembusComponentsUnderTLS(t *testing.T) {
 		}
 	}
 	tls := fmt.Sprintf(", tls: {cert: '%s/cert', key: '%s/key'}", dir, dir)
-	_, urls := startRembus(t, "hub", "mesh: {tenants: {'.': '112233'}, ackTimeout: 200ms, sendRetries: 3}", listener("rembus+wss", tls), listener("rembus+tls", tls))
+	_, urls := startRembus(t, "hub", "mesh: {tenants: {'.': '112233'}, ackTimeout: 3s, sendRetries: 3}", listener("rembus+wss", tls), listener("rembus+tls", tls))
 	checks(t, append(urls, "112233", filepath.Join(dir, "ca"))...)
 }
 

@@ -30,9 +30,14 @@ func (b *Broker) route(e *Event, how via, f *Finder) (routed, *Failure) {
 		if turn&1 == 0 && b.turns.Load() == turn {
 			return b.unmatched(e)
 		}
-		b.mu.Lock() // until the change is done
-		b.mu.Unlock()
+		b.awaitTurn()
 	}
+}
+
+// awaitTurn returns when the change that is under way is done.
+func (b *Broker) awaitTurn() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 }
 
 // errMissed says that no route of the rows as they are fits an event.

@@ -117,7 +117,7 @@ class Component:
     async def send(self, *frame):
         await self.t.send(cbor2.dumps(list(frame)))
 
-    async def ask(self, kind, *rest, timeout=10):
+    async def ask(self, kind, *rest, timeout=30):
         id = self.new_id()
         self.waiting[id] = asyncio.get_running_loop().create_future()
         await self.send(kind, id, *rest)
@@ -139,7 +139,7 @@ class Component:
         self.methods[topic] = method
         return await self.admin(topic, "expose")
 
-    async def rpc(self, topic, *args, target=None, timeout=10):
+    async def rpc(self, topic, *args, target=None, timeout=30):
         return await self.ask(RPC, topic, target, list(args), timeout=timeout)
 
     async def publish(self, topic, *args, qos=0):
@@ -149,7 +149,7 @@ class Component:
         id = self.new_id()
         self.waiting[id] = asyncio.get_running_loop().create_future()
         await self.send(PUBLISH | qos, id, topic, list(args))
-        await asyncio.wait_for(self.waiting[id], 10)
+        await asyncio.wait_for(self.waiting[id], 30)
         if qos == QOS2:
             await self.send(ACK2, id)
 
@@ -157,7 +157,7 @@ class Component:
         public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         return await self.ask(REGISTER, name, pin, public, 1 if isinstance(key, rsa.RSAPrivateKey) else 2)
 
-    async def next(self, timeout=10):
+    async def next(self, timeout=30):
         return await asyncio.wait_for(self.publishes.get(), timeout)
 
     async def read(self):

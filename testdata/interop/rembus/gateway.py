@@ -18,7 +18,7 @@ def request(method, path, body=None, user=None):
     if user is not None:
         q.add_header("Authorization", "Basic " + b64encode(user.encode()).decode())
     try:
-        with urllib.request.urlopen(q, timeout=10) as w:
+        with urllib.request.urlopen(q, timeout=30) as w:
             status, text = w.status, w.read()
     except urllib.error.HTTPError as e:
         status, text = e.code, e.read()

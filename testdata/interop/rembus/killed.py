@@ -13,7 +13,7 @@ ID = b"twice001"
 async def send(c, qos, id, *args):
     c.waiting[id] = done = asyncio.get_running_loop().create_future()
     await c.send(PUBLISH | qos, id, "t", list(args))
-    await asyncio.wait_for(done, 10)
+    await asyncio.wait_for(done, 30)
 
 
 async def main():
