@@ -16,7 +16,7 @@ export PYTHON
 # go test, with the summary line "N passed, M failed" at the end.
 SUMMED = go build -o bin/testsum ./internal/house/testsum && bin/testsum -- go test -json -race -vet=off -count=1
 
-.PHONY: build test interop soak bench bench-table bench-router bench-relay fuzz lint parts broker
+.PHONY: build test interop soak bench bench-table bench-router bench-relay bench-events bench-mesh fuzz lint parts broker
 
 build: ## bin/router and bin/routectl
 	go build -o bin/ ./cmd/router ./cmd/routectl
@@ -40,7 +40,14 @@ bench-router: build ## a router against its goals: CPU, latency, memory (about t
 	@bin/routectl bench --goals $(BENCHFLAGS) || [ $$? = 1 ]
 
 bench-relay: build ## the relay against its goals: CPU and memory of a router (about two minutes)
-	@go build -o bin/ ./internal/house/relaybench && bin/relaybench $(BENCHFLAGS)
+	@go build -o bin/ ./internal/house/doorbench && bin/doorbench -door relay $(BENCHFLAGS)
+
+bench-events: build ## the event router against its goals: CPU, memory, replay, latency beside a stalled component (about two minutes)
+	@go build -o bin/ ./internal/house/doorbench && bin/doorbench -door events $(BENCHFLAGS)
+
+bench-mesh: build ## the mesh of Rembus against its goals: CPU, latency, how soon routers know (about two minutes), and the frames of a flood
+	@go build -o bin/ ./internal/house/doorbench && bin/doorbench -door mesh $(BENCHFLAGS)
+	@go test -count=1 -run 'FloodOnFiftyRouters' -v ./internal/mesh | grep 'links,'
 
 fuzz: ## every fuzz target in turn, FUZZTIME=60s each
 	@for p in $$(go list ./...); do \
@@ -77,10 +84,14 @@ parts:
 	@$(PYTHON) -c 'import proton, cbor2, websockets, cryptography'
 	@node --version >/dev/null
 
-# What "make interop" needs beside that: RabbitMQ. It is installed and not started; the test starts one of its own.
+# What "make interop" needs beside that: RabbitMQ and NATS. They are installed and not started; the tests start their own.
 broker:
-	@if [ ! -x /usr/lib/rabbitmq/bin/rabbitmq-server ]; then \
+	@need=(); \
+	test -x /usr/lib/rabbitmq/bin/rabbitmq-server || need+=(rabbitmq-server); \
+	command -v nats-server >/dev/null || need+=(nats-server); \
+	if [ $${#need[@]} -gt 0 ]; then \
 		apt-get update -qq; \
-		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends rabbitmq-server; \
+		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "$${need[@]}"; \
 	fi
 	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server
+	@command -v nats-server >/dev/null

@@ -35,15 +35,20 @@ var measurements = []measurement{
 	{"edit", measureEdits},
 	{"peers", measurePeers},
 	{"durable", measureDurable},
+	{"components", measureComponents},
 }
 
 func main() {
+	if len(os.Args) == 3 && parts[os.Args[1]] != nil {
+		parts[os.Args[1]](os.Args[2])
+		return
+	}
 	s := settings{turn: 300 * time.Millisecond}
 	flag.IntVar(&s.rows, "rows", 1_000_000, "rows of the large table")
 	flag.IntVar(&s.count, "count", 5, "repetitions; the median of them is the value")
 	flag.StringVar(&s.dir, "dir", "", "where the tables on disk are put; it tells the speed of this disk (default the system's temporary directory)")
 	quick := flag.Bool("quick", false, "10,000 rows and short turns")
-	only := flag.String("only", "", "only the measurements whose name matches this regular expression: load, memory, hot, uniform, edit, peers, durable")
+	only := flag.String("only", "", "only the measurements whose name matches this regular expression: load, memory, hot, uniform, edit, peers, durable, components")
 	asJSON := flag.Bool("json", false, "JSON instead of a markdown table")
 	flag.Parse()
 	chosen, err := regexp.Compile(*only)

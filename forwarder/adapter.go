@@ -20,6 +20,7 @@ func (n *Node) Handle(scheme string, s Scheme) { n.schemes[scheme] = s }
 type InletOptions struct {
 	Account *admin.Account // what may be sent to; nil is all plain names, and no scheme
 	Source  any            // given back by Message.Source: an outlet knows by it where a message came from
+	Own     string         // the scheme of the adapter's own hops: what it sends reaches them by their outlets, though they are neighbours
 	Inside  string         // the scheme whose outlet the adapter is: for this inlet its names are looked up in the table
 	Window  int            // messages without an outcome that the adapter lets its connection have; 0 is Options.LinkCredit
 }
@@ -43,12 +44,12 @@ func (n *Node) NewInlet(o InletOptions) *Inlet {
 		o.Window = n.options.LinkCredit
 	}
 	c := &conn{n: n, account: o.Account}
-	l := &inlink{c: c, inlet: true, source: o.Source, inside: o.Inside}
+	l := &inlink{c: c, inlet: true, source: o.Source, inside: o.Inside, own: o.Own}
 	l.window.Store(int32(o.Window))
 	return &Inlet{c, l}
 }
 
-// ErrTooLarge refuses a message that an inlet does not take: they do not cut through.
+// ErrTooLarge refuses a message that an inlet does not take: they do not cut through. One with Inside takes 16 MiB.
 var ErrTooLarge = errors.New("a message of more than 1 MiB")
 
 // Send takes a whole AMQP message, which has its address as `to`, and works out who gets it. The copies leave with Flush, up to which
@@ -63,12 +64,16 @@ func (in *Inlet) Send(payload []byte, told func(Outcome)) error {
 
 // SendAs is Send of a message that is looked up by another address than its own; empty is its own.
 func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) error {
-	if len(payload) > streamFrom {
+	c, l := in.c, in.l
+	limit := streamFrom
+	if l.inside != "" {
+		limit = maxWhole // what has its place in an order is not left out of it
+	}
+	if len(payload) > limit {
 		return ErrTooLarge
 	}
-	c, l := in.c, in.l
-	c.lock()
-	defer c.release()
+	c.mu.Lock() // and not release: the clock and what is counted serve all that is sent up to Flush
+	defer c.mu.Unlock()
 	d := newDelivery(c, l, nil)
 	d.Payload, d.Settled, d.told, d.source, d.as = payload, told == nil, told, l.source, address
 	if err := wire.ScanHead(payload, &d.scan); err != nil {
@@ -92,7 +97,11 @@ func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) erro
 }
 
 // Flush hands the copies of what was sent to their outlets.
-func (in *Inlet) Flush() { in.c.AfterInput(false) }
+func (in *Inlet) Flush() {
+	in.c.lock()
+	in.c.release()
+	in.c.AfterInput(false)
+}
 
 // Source is what the inlet that the message came by was made with; nil for one that came over AMQP.
 func (m *Message) Source() any { return m.source }

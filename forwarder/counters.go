@@ -22,6 +22,7 @@ type counters struct {
 	notWired    atomic.Uint64 // it had none, as far as is remembered
 
 	loops    atomic.Uint64
+	repeats  atomic.Uint64 // messages that neighbours brought by a second way
 	problems atomic.Uint64 // rows of a message whose address cannot be reached
 	plans    atomic.Uint64 // made
 
@@ -104,7 +105,7 @@ func (n *Node) Counters() map[string]uint64 {
 		"connections": uint64(max(c.connections.Load(), 0)),
 		"received":    sumOf(c.by.received[:]) - c.by.received[linkManagement].Load(), "copies": sumOf(c.by.copies[:]),
 		"accepted": c.outcome(wire.Accepted), "rejected": c.outcome(wire.Rejected), "released": c.outcome(wire.Released), "modified": c.outcome(wire.Modified),
-		"discarded": c.discarded.Load(), "unrouted": c.unrouted.Load(), "loops": c.loops.Load(), "problems": c.problems.Load(),
+		"discarded": c.discarded.Load(), "unrouted": c.unrouted.Load(), "loops": c.loops.Load(), "repeats": c.repeats.Load(), "problems": c.problems.Load(),
 		"droppedBusy": c.droppedBusy.Load(), "droppedGone": c.droppedGone.Load(),
 		"connectionsRefused": c.connectionsRefused.Load(), "handshakesFailed": c.handshakesFailed.Load(), "loginsFailed": c.loginsFailed.Load(),
 		"unauthorized": c.unauthorized.Load(), "linksRefused": c.linksRefused.Load(), "tooLarge": c.tooLarge.Load(),

@@ -12,6 +12,9 @@ import (
 // mayUse tells whether the client may send by a plan: the address that it was found by has to be among its grants, or the one that
 // was asked for where none was. It is looked up once for each plan. Called under the lock.
 func (c *conn) mayUse(l *inlink, d *delivery, p *plan) bool {
+	if !c.mayPass(l, p.askedFor(l, d)) {
+		return false
+	}
 	if p.allowed.Load() == c.account {
 		return true
 	}
@@ -25,6 +28,9 @@ func (c *conn) mayUse(l *inlink, d *delivery, p *plan) bool {
 func (p *plan) askedFor(l *inlink, d *delivery) string {
 	if p.found {
 		return p.address
+	}
+	if d.as != "" {
+		return d.as
 	}
 	if to, ok := d.To(); ok {
 		return string(to)
@@ -49,7 +55,7 @@ func (c *conn) mayName(in *inlink) *engine.LinkError {
 			return unauthorized("this client has no role at the door")
 		}
 		return nil
-	case !c.account.Send.Allow(in.target):
+	case !c.account.Send.Allow(in.target) || !c.mayPass(in, in.target):
 		c.n.count.unauthorized.Add(1)
 		return unauthorized("this client may not send to this address")
 	}
@@ -72,7 +78,7 @@ func (c *conn) mayReceive(address string, private bool) *engine.LinkError {
 
 // roomFor tells whether the client may have one more link, and refuses it where it may not. Called under the lock.
 func (c *conn) roomFor(l *engine.Link) bool {
-	if !c.isClient || c.links < c.n.access.Load().Limits.Links {
+	if !c.isClient && (c.dialled == nil || c.dialled.neighbour == nil) || c.links < c.n.access.Load().Limits.Links {
 		return true
 	}
 	c.n.count.linksRefused.Add(1)

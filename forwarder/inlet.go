@@ -90,6 +90,7 @@ type inlink struct {
 	inlet     bool   // what an Inlet sends by: no link, and no credit
 	source    any    // of an inlet
 	inside    string // of an inlet: names of this scheme are looked up here, though they have an outlet
+	own       string // of an inlet: hops of this scheme are its adapter's, and reached by their outlets
 
 	plans plans
 
@@ -259,6 +260,12 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 	if d.lives(); d.until != 0 && d.until <= d.born {
 		c.expired(d)
 		return
+	}
+	if l.isNeighbour() {
+		if d.as = l.target; c.isRepeat(d) {
+			d.answer(Outcome{Kind: wire.Accepted})
+			return
+		}
 	}
 	c.learn(d)
 	if l.door {

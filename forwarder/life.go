@@ -14,7 +14,7 @@ func (m *Message) lives() {
 	if h := m.scan.Header; h.End-h.Start >= headerWithTTL {
 		var header wire.Header
 		if _, err := header.Parse(h.Of(m.Payload)); err == nil {
-			if m.first = header.FirstAcquirer; header.TTL > 0 {
+			if m.first, m.tries = header.FirstAcquirer, header.DeliveryCount; header.TTL > 0 {
 				m.ttl, m.until = header.TTL, m.born+int64(header.TTL)*1e6
 			}
 		}

@@ -102,6 +102,8 @@ func (ln *line) Deliver(copies []*Copy) (taken int, err error) {
 	back, err := ln.take(copies, nil)
 	ln.unlock()
 	switch {
+	case err == errMoved && ln.dialled.neighbour != nil:
+		return 0, ErrGone
 	case err == errMoved:
 		return ln.n.lineFor(ln.hop, ln.target, ln.noName).Deliver(copies)
 	case err != nil:

@@ -28,6 +28,9 @@ type Message struct {
 	source any    // of the inlet that it came by
 	as     string // the address that it is looked up by; empty: its own
 
+	stamp stamp  // by which nodes know it again; zero: it has none yet
+	tries uint32 // of the header: how often it was sent before
+
 	stream *stream // of a message that cuts through: Payload is its first part
 
 	born  int64  // Unix nanoseconds: when it came

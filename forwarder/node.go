@@ -118,6 +118,8 @@ type Node struct {
 	count   counters
 	rows    rowCounts
 	shared  sharedPlans
+	stamps  atomic.Uint64 // messages that were sent to neighbours first from here
+	repeats repeats
 	pruned  atomic.Uint64 // times that peers were given up: plans that point to their lines are made anew
 
 	alarms  alarms

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/amqp"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/routetable"
@@ -23,6 +25,9 @@ type peer struct {
 	up       atomic.Bool // connected
 	down     atomic.Bool // the last try failed, or the connection broke
 
+	neighbour *NeighbourOptions // nil: a hop that rows name by its address
+	account   *admin.Account    // what its connections may do; nil: peerAccount
+
 	linesMu sync.Mutex // guards what follows; Node.mu may be taken under it
 	lines   map[lineKey]*line
 	over    bool // given up, and off the node's list
@@ -33,7 +38,9 @@ type peer struct {
 	held    bool // lines wait for the peer to begin its session
 	apart   bool // each line has a session of its own
 	nodeID  string
-	running bool // a goroutine keeps the connection
+	running bool  // a goroutine keeps the connection
+	taken   bool  // of a neighbour: the other end has opened one
+	leaving int64 // of a neighbour that leaves: at the latest then
 	lastUse int64
 
 	back        *inlink // by which replies come back from it, where it is a node
@@ -156,7 +163,7 @@ func (p *peer) all() []*line {
 
 // want sees to it that somebody connects. Called under the lock.
 func (p *peer) want() {
-	if p.running || !p.n.start() {
+	if p.running || p.neighbour != nil && (p.neighbour.Dial == nil || p.leaving != 0) || !p.n.start() {
 		return
 	}
 	p.lastUse = now()
@@ -205,7 +212,10 @@ func (p *peer) stopped() bool {
 				return false
 			}
 		}
-		if now()-p.lastUse < int64(p.n.options.DeliveryTimeout) {
+		if p.neighbour != nil && p.leaving == 0 {
+			return false
+		}
+		if p.leaving == 0 && now()-p.lastUse < int64(p.n.options.DeliveryTimeout) {
 			return false
 		}
 	}
@@ -223,6 +233,9 @@ func reasonOf(err error) string {
 
 // connect dials, first the hop's own place and then those that stand in for it, and stays until the connection is over. opened tells whether there was one.
 func (p *peer) connect() (opened bool, err error) {
+	if p.neighbour != nil {
+		return p.connectBy([]amqp.DialOptions{{Open: p.neighbour.Dial, Engine: p.n.engineConfig()}}, 0)
+	}
 	ways, err := p.n.ways(&p.endpoint)
 	for i := 0; i < len(ways) && !opened && p.n.ctx.Err() == nil; i++ {
 		opened, err = p.connectBy(ways, i)
@@ -238,7 +251,9 @@ func (p *peer) opened(c *conn) {
 	}
 	p.c, p.s, p.nodeID = c, s, c.peerID
 	p.up.Store(true)
-	c.account = peerAccount()
+	if c.account = p.account; c.account == nil {
+		c.account = peerAccount()
+	}
 	p.down.Store(false)
 	p.backAt = 0
 	p.askReplies(now()) // before the first request
@@ -384,6 +399,10 @@ func (ln *line) again(cp *Copy) {
 func (p *peer) tick(at int64) {
 	p.mu.Lock()
 	p.tickLines(at)
+	if p.neighbour != nil {
+		p.tickNeighbour(at)
+		return
+	}
 	if p.c == nil {
 		if !p.running {
 			p.giveUp()
@@ -396,6 +415,20 @@ func (p *peer) tick(at int64) {
 	c.Release()
 	if at-p.idleSince() > int64(idlePeer) {
 		c.Close(nil)
+	}
+}
+
+// tickNeighbour keeps what a neighbour needs, and sees to its end. Called under the lock, which it gives back.
+func (p *peer) tickNeighbour(at int64) {
+	leaving := p.leaving
+	if p.c == nil {
+		p.mu.Unlock()
+	} else {
+		p.askReplies(at)
+		p.c.c.Release()
+	}
+	if leaving != 0 {
+		p.leave(at)
 	}
 }
 

@@ -24,6 +24,7 @@ type plan struct {
 	problem   string // what the sender is told where the rows lead nowhere for a reason
 	condition wire.Symbol
 	dialled   bool   // some hop is another node: it gets x-opt-via
+	meshed    bool   // some hop is a neighbour: it gets a stamp
 	back      bool   // some hop is a node's link for replies
 	received  bool   // some hop is a receiver
 	foreign   bool   // some hop is neither a link of ours nor null
@@ -36,7 +37,7 @@ type plan struct {
 
 	// What it was made of, and so how long it holds.
 	names  []string // looked up; more than maxNames of them make it brief
-	links  []*line  // receivers that a row of somebody else's leads to
+	links  []*line  // receivers that a row of somebody else's leads to, and neighbours
 	brief  bool     // holds for its generation only
 	own    bool     // a predicate was asked: it holds for its message only
 	pruned uint64   // Node.pruned
@@ -98,8 +99,10 @@ type sharedPlans struct {
 
 type planPart struct {
 	mu sync.Mutex // a leaf
-	of map[string]*plan
+	of map[planKey]*plan
 }
+
+type planKey struct{ own, address string }
 
 // part is where the plan of an address is.
 func (x *sharedPlans) part(to string) *planPart {
@@ -109,10 +112,10 @@ func (x *sharedPlans) part(to string) *planPart {
 var planSeed = maphash.MakeSeed()
 
 // get gives the plan of an address, nil where there is none that holds.
-func (x *sharedPlans) get(n *Node, s *routetable.Snapshot, to string) *plan {
-	part := x.part(to)
+func (x *sharedPlans) get(n *Node, s *routetable.Snapshot, k planKey) *plan {
+	part := x.part(k.address)
 	part.mu.Lock()
-	p := part.of[to]
+	p := part.of[k]
 	part.mu.Unlock()
 	if p != nil && p.holds(n, s) {
 		return p
@@ -120,7 +123,7 @@ func (x *sharedPlans) get(n *Node, s *routetable.Snapshot, to string) *plan {
 	return nil
 }
 
-func (x *sharedPlans) put(p *plan) {
+func (x *sharedPlans) put(own string, p *plan) {
 	part := x.part(p.name)
 	part.mu.Lock()
 	defer part.mu.Unlock()
@@ -128,9 +131,9 @@ func (x *sharedPlans) put(p *plan) {
 		clear(part.of)
 	}
 	if part.of == nil {
-		part.of = map[string]*plan{}
+		part.of = map[planKey]*plan{}
 	}
-	part.of[p.name] = p
+	part.of[planKey{own, p.name}] = p
 }
 
 // sweep lets go of plans that hold no more, now and then.
@@ -199,7 +202,7 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 	}
 	name, shares := string(to), !l.hasTarget && !l.c.direct && l.inside == ""
 	if shares {
-		if p = n.shared.get(n, s, name); p != nil {
+		if p = n.shared.get(n, s, planKey{l.own, name}); p != nil {
 			l.plans.keep(p)
 			return p
 		}
@@ -210,7 +213,7 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 	}
 	l.plans.keep(p)
 	if shares && p.found {
-		n.shared.put(p)
+		n.shared.put(l.own, p)
 	}
 	return p
 }
@@ -342,7 +345,7 @@ func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, pr
 		n.direct(p, l, to, hasTo)
 		return p
 	}
-	b := planner{n: n, s: s, p: p, inside: l.inside, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
+	b := planner{n: n, s: s, p: p, inside: l.inside, own: l.own, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
 	p.roots = b.groups(groups, &p.lookup, planTarget{retry: -1}, 1)
 	b.conclude()
 	*scratch = groups[:0]
@@ -356,6 +359,7 @@ type planner struct {
 	p        *plan
 	hasTo    bool
 	inside   string // the space that the message comes from inside of
+	own      string // the scheme of its adapter's hops
 	property func(string) (string, bool)
 
 	all      map[Outlet]*planTarget // targets of all groups that get a copy in any case: one for each distinct hop
@@ -483,6 +487,10 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 			if outer.hop != nil {
 				name = outer.hop.LookupName()
 			}
+			if ln := b.neighbour(s, m.Hop, name); ln != nil {
+				t.outlet = ln
+				break
+			}
 			t.outlet = s.Outlet(m.Hop, m.Route, name)
 			b.p.foreign = true
 		} else {
@@ -500,6 +508,24 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 	t.line, _ = t.outlet.(*line)
 	b.tally(&t)
 	return t, true
+}
+
+// neighbour gives the line to a hop that is one, nil for others. What its own adapter sends goes by its outlet.
+func (b *planner) neighbour(s Scheme, hop *routetable.Hop, name string) *line {
+	x, ok := s.(Neighbourly)
+	if !ok || b.own == hop.Scheme {
+		return nil
+	}
+	nb, lookedUp := x.Neighbour(hop, name)
+	if nb == nil {
+		return nil
+	}
+	ln := nb.line(hop, lookedUp)
+	if ln != nil {
+		b.p.dialled, b.p.meshed = true, true
+		b.p.links = append(b.p.links, ln)
+	}
+	return ln
 }
 
 func (b *planner) tally(t *planTarget) {

@@ -367,7 +367,7 @@ func (c *conn) attachReplies(l *engine.Link) {
 
 // isRouter tells whether what says that it is a node is treated as one: where there are users it has to be one of them.
 func (c *conn) isRouter() bool {
-	return c.peerID != "" && c.peerID != c.n.id && (c.caller.User != "" || c.n.access.Load().Users == nil || isLoopback(c.c.RemoteAddr()))
+	return c.peerID != "" && c.peerID != c.n.id && (c.dialled != nil && c.dialled.neighbour != nil || c.caller.User != "" || c.n.access.Load().Users == nil || isLoopback(c.c.RemoteAddr()))
 }
 
 // claim gives a node's own link its replies.

@@ -45,17 +45,30 @@ func (c *rowCounts) find(matches []routetable.Match) []*rowCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range matches {
-		id := matches[i].Route.ID
-		r := c.of[id]
-		if r == nil {
-			r = c.newCount(matches[i].Route)
-			r.place = c.made
-			c.made++
-			c.of[id] = r
-		}
-		found[i] = r
+		found[i] = c.one(matches[i].Route)
 	}
 	return found
+}
+
+// one gives the counters of a row. Called with mu.
+func (c *rowCounts) one(route *routetable.Route) *rowCount {
+	r := c.of[route.ID]
+	if r == nil {
+		r = c.newCount(route)
+		r.place = c.made
+		c.made++
+		c.of[route.ID] = r
+	}
+	return r
+}
+
+// AddToRow counts what an adapter has done by a row itself, without the node. LastUsed is not the zero time. It takes no lock of a connection.
+func (n *Node) AddToRow(route *routetable.Route, x admin.RowCounters) {
+	n.rows.mu.Lock()
+	r := n.rows.one(route)
+	n.rows.mu.Unlock()
+	t := rowTally{row: r, matched: uint32(x.Matched), copied: uint32(x.Copied), delivered: uint32(x.Delivered), released: uint32(x.Released), dropped: uint32(x.Dropped)}
+	t.add(x.LastUsed.UnixNano())
 }
 
 // forget lets go of the counters of rows that were removed.

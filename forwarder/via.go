@@ -27,6 +27,9 @@ func (d *delivery) makeHead(node string) {
 			d.toward = d.plan.address
 		}
 	}
+	if d.plan.meshed && d.stamp == (stamp{}) {
+		d.stamp = d.conn.n.newStamp()
+	}
 	d.head = append(d.head[:0], d.scan.Header.Of(d.Payload)...)
 	d.head = d.appendAnnotations(d.head, node)
 }
@@ -48,6 +51,9 @@ func (m *Message) appendAnnotations(dst []byte, node string) []byte {
 	if err != nil {
 		return append(dst, section...)
 	}
+	if m.stamp != (stamp{}) {
+		section = appendWith(nil, section, wire.CodeMessageAnnotations, stampKey, m.stamp.encoded())
+	}
 	return appendWith(dst, section, wire.CodeMessageAnnotations, viaKey, raw)
 }
 
@@ -66,7 +72,8 @@ func (m *Message) appendToward(dst []byte) []byte {
 
 // findMarks finds out whether the message has annotations of nodes.
 func (m *Message) findMarks() {
-	m.marked = hasAnnotation(m.scan.MessageAnnotations.Of(m.Payload), viaKey) || hasAnnotation(m.scan.DeliveryAnnotations.Of(m.Payload), towardKey)
+	annotations := m.scan.MessageAnnotations.Of(m.Payload)
+	m.marked = hasAnnotation(annotations, viaKey) || hasAnnotation(annotations, stampKey) || hasAnnotation(m.scan.DeliveryAnnotations.Of(m.Payload), towardKey)
 }
 
 func hasAnnotation(section []byte, key string) bool {
@@ -84,7 +91,11 @@ func (m *Message) appendPlain(dst []byte) []byte {
 		return append(dst, m.Payload[s.Header.End:s.Bare]...)
 	}
 	dst = appendWith(dst, s.DeliveryAnnotations.Of(m.Payload), wire.CodeDeliveryAnnotations, towardKey, nil)
-	return appendWith(dst, s.MessageAnnotations.Of(m.Payload), wire.CodeMessageAnnotations, viaKey, nil)
+	annotations := s.MessageAnnotations.Of(m.Payload)
+	if hasAnnotation(annotations, stampKey) {
+		annotations = appendWith(nil, annotations, wire.CodeMessageAnnotations, stampKey, nil)
+	}
+	return appendWith(dst, annotations, wire.CodeMessageAnnotations, viaKey, nil)
 }
 
 // appendWith appends a section with another value, as encoded, for a key, nil for none; one that cannot be read stays as it is.

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,16 +51,6 @@ func newRabbit(t *testing.T, addr, router string) *rabbit {
 	b.write(t, "rabbitmq.conf", "load_definitions = "+b.path("definitions.json")+"\nlog.console = false\nlog.file = "+b.path("rabbit.log")+"\nlog.file.level = warning\n")
 	b.write(t, "definitions.json", b.definitions(t, router))
 	return b
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 func (b *rabbit) path(name string) string { return filepath.Join(b.dir, name) }

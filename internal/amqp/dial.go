@@ -15,6 +15,8 @@ import (
 
 // DialOptions say where to and how.
 type DialOptions struct {
+	Open func(ctx context.Context) (net.Conn, error) // opens the connection; nil: by what follows
+
 	Address   string      // host:port
 	TLS       *tls.Config // nil: plain TCP
 	WebSocket string      // path of a WebSocket that carries the connection; empty is none
@@ -54,22 +56,12 @@ func wantsSASL(err error) bool {
 }
 
 func dialOnce(ctx context.Context, o DialOptions, withSASL bool, newOwner func(*Conn) Owner) (*Conn, error) {
-	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", o.Address)
+	if o.Open == nil {
+		o.Open = o.open
+	}
+	nc, err := o.Open(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if o.TLS != nil {
-		t := tls.Client(nc, o.TLS)
-		if err := t.HandshakeContext(ctx); err != nil {
-			nc.Close()
-			return nil, fmt.Errorf("TLS with %s: %w", o.Address, err)
-		}
-		nc = t
-	}
-	if o.WebSocket != "" {
-		if nc, err = DialWebSocket(ctx, nc, o.Address, o.WebSocket); err != nil {
-			return nil, err
-		}
 	}
 	cfg := o.Engine
 	cfg.Client = true
@@ -97,4 +89,24 @@ func dialOnce(ctx context.Context, o DialOptions, withSASL bool, newOwner func(*
 		<-c.Done()
 		return nil, ctx.Err()
 	}
+}
+
+// open opens the connection by address, TLS and WebSocket.
+func (o *DialOptions) open(ctx context.Context) (net.Conn, error) {
+	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", o.Address)
+	if err != nil {
+		return nil, err
+	}
+	if o.TLS != nil {
+		t := tls.Client(nc, o.TLS)
+		if err := t.HandshakeContext(ctx); err != nil {
+			nc.Close()
+			return nil, fmt.Errorf("TLS with %s: %w", o.Address, err)
+		}
+		nc = t
+	}
+	if o.WebSocket != "" {
+		return DialWebSocket(ctx, nc, o.Address, o.WebSocket)
+	}
+	return nc, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"path/filepath"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -136,6 +135,9 @@ func (c *Config) checkComponents() error {
 	if _, err := c.Components.options(); err != nil {
 		return c.at("components", err)
 	}
+	if _, key, err := c.NATS.options(); err != nil {
+		return c.at("nats"+key, err)
+	}
 	return nil
 }
 
@@ -150,7 +152,7 @@ func (a *App) startComponents(core *admin.Core) error {
 		return &ConfigError{a.config.at("components", err)}
 	}
 	o.Log = a.log
-	if a.config.NATS != "off" {
+	if a.config.NATS.URL != "off" {
 		if o.NATS, err = a.openNATS(); err != nil {
 			return err
 		}
@@ -166,20 +168,14 @@ func (a *App) startComponents(core *admin.Core) error {
 	return nil
 }
 
-// openNATS starts the server of the configuration, or connects to it.
-func (a *App) openNATS() (*nats.Conn, error) {
-	o := nats.Options{URL: a.config.NATS, Name: "broker-" + a.node.ID(), Log: a.log}
-	if a.config.State != "" {
-		o.Dir = filepath.Join(a.config.State, "nats")
-	}
-	return nats.Open(o)
-}
-
 // listenComponents opens the broker's listeners.
 func (a *App) listenComponents() (lines []string, err error) {
 	c, b := &a.config.Components, a.components
 	if b == nil {
 		return nil, nil
+	}
+	if b.nats != nil && b.nats.URL() != "" {
+		lines = append(lines, "ready "+b.nats.URL())
 	}
 	if isOn(c.GRPC) {
 		t, scheme := a.secret.listenerTLS(c.grpcURL()), "grpc"

@@ -21,7 +21,7 @@ func TestComponents(t *testing.T) {
 	d := newDesk(t)
 	good := strings.ReplaceAll(componentsFile, "'", "`")
 	d.write("components.yaml", good)
-	config := Config{State: d.path("state"), NATS: "embedded://127.0.0.1:0", Components: Components{File: d.path("components.yaml"), GRPC: "127.0.0.1:0", Genesis: "127.0.0.1:0"}}
+	config := Config{State: d.path("state"), NATS: NATS{Listen: "127.0.0.1:0"}, Components: Components{File: d.path("components.yaml"), GRPC: "127.0.0.1:0", Genesis: "127.0.0.1:0"}}
 	var ready bytes.Buffer
 	a, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.NewTextHandler(d.log, nil)), &ready)
 	if err != nil {
@@ -72,6 +72,17 @@ func TestComponentsConfiguration(t *testing.T) {
 		"{file: c.yaml, tokenReview: {url: x}}":      "components.tokenReview.url",
 		"{file: c.yaml, tokenReview: {urls: x}}":     "urls",
 		"{}\nnats: http://x":                         "line 2: column 7: nats",
+		"{}\nnats: {urls: x}":                        `unknown key "urls"`,
+		"{}\nnats: {url: nats://a, listen: 'b:1'}":   "nats.listen: it is for a server of one's own",
+		"{}\nnats: {listen: b}":                      "nats.listen",
+		"{}\nnats: {routes: [nats://a:1]}":           "nats.routes: they need cluster",
+		"{}\nnats: {cluster: ':1', routes: [a]}":     "nats.routes[0]",
+		"{}\nnats: {url: nats://a, user: x}":         "nats.user: a user needs a password",
+		"{}\nnats: {tokenEnv: A, nkey: b}":           "nats.nkey: one login is enough",
+		"{}\nnats: {nkey: b}":                        "nats.nkey: a server of one's own",
+		"{}\nnats: {tls: {ca: b}}":                   "nats.tls: a server of one's own needs cert and key",
+		"{}\nnats: {url: nats://a, tls: {key: b}}":   "nats.tls: cert and key",
+		"{}\nnats: {replicas: 7}":                    "nats.replicas",
 		"{file: /nowhere/c.yaml, grpc: '1.2.3.4:1'}": "no such file",
 	} {
 		c, err := parseConfig([]byte("components: " + text))

@@ -21,7 +21,6 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
-	"github.com/fingerpost/fingerpost/internal/nats"
 )
 
 // Config is the router's configuration. The yaml names are the keys of router.yaml.
@@ -41,7 +40,7 @@ type Config struct {
 	Hops             []Hop      `yaml:"hops"`
 	Events           Events     `yaml:"events"`
 	Components       Components `yaml:"components"`
-	NATS             string     `yaml:"nats"`             // empty or "embedded": a server of its own, where there are components; see nats.Options.URL; "off": none
+	NATS             NATS       `yaml:"nats"`
 	TableCredentials bool       `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
 
 	file  string         // that it was read from
@@ -265,7 +264,7 @@ func checkKeys(n *yaml.Node, t reflect.Type, path string) error {
 	case t.Kind() != reflect.Struct:
 		return nil
 	case n.Kind != yaml.MappingNode:
-		if n.Tag == "!!null" {
+		if n.Tag == "!!null" || n.Kind == yaml.ScalarNode && reflect.PointerTo(t).Implements(unmarshaler) {
 			return nil
 		}
 		return fmt.Errorf("line %d: column %d: %s: a map of keys is wanted here (%s)", n.Line, n.Column, orTop(path), strings.Join(keysOf(t), ", "))
@@ -292,6 +291,8 @@ func checkKeys(n *yaml.Node, t reflect.Type, path string) error {
 	}
 	return nil
 }
+
+var unmarshaler = reflect.TypeFor[yaml.Unmarshaler]()
 
 // keysOf gives the keys of a struct, in the order of its fields.
 func keysOf(t reflect.Type) []string {
@@ -345,10 +346,8 @@ func (c *Config) validate() (admin.Role, error) {
 	if key, err := c.Components.check(); err != nil {
 		return role, c.at("components"+key, err)
 	}
-	if c.NATS != "off" {
-		if err := nats.CheckURL(c.NATS); err != nil {
-			return role, c.at("nats", err)
-		}
+	if key, err := c.NATS.check(); err != nil {
+		return role, c.at("nats"+key, err)
 	}
 	for i, o := range c.HTTP.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {

@@ -27,6 +27,7 @@ type Mesh struct {
 	Admins         []string          `yaml:"admins"`         // names that may give privileged commands; empty: boss
 	Tenants        map[string]string `yaml:"tenants"`        // pins by tenant, "." for names without one: with it a name may be registered
 	Keys           string            `yaml:"keys"`           // directory of public keys and secrets; empty: mesh/keys in the state directory, or in memory
+	Server         bool              `yaml:"server"`         // nothing is relayed between components and routers: they reach what is here by other wires, and that reaches them
 	Authenticated  bool              `yaml:"authenticated"`  // nobody is taken who has not proven a name
 	Overwrite      bool              `yaml:"overwrite"`      // a second connection of a name ends the first; else it is refused
 	AllowShutdown  bool              `yaml:"allowShutdown"`  // shutdown ends the router; else the listeners of Rembus alone
@@ -154,7 +155,7 @@ func (a *App) startMesh(core *admin.Core, name string) (err error) {
 		acks = filepath.Join(dir, "acks")
 	}
 	o := mesh.Options{
-		Name: name, Version: Version, EID: eid, Policy: c.Policy, Tenants: c.Tenants, Authenticated: c.Authenticated, Overwrite: c.Overwrite, AllowShutdown: c.AllowShutdown,
+		Name: name, Version: Version, EID: eid, Policy: c.Policy, Tenants: c.Tenants, Server: c.Server, Authenticated: c.Authenticated, Overwrite: c.Overwrite, AllowShutdown: c.AllowShutdown,
 		Shutdown: endProcess, Keys: keys, Acks: acks, Grants: a.grants, AckTimeout: time.Duration(c.AckTimeout), SendRetries: c.SendRetries,
 		RequestTimeout: time.Duration(c.RequestTimeout), Connections: a.config.Limits.Connections, Origins: a.config.HTTP.Origins, Log: a.log,
 	}

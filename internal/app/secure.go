@@ -65,6 +65,7 @@ func (c *Config) resolve(dir string) {
 		in(&c.Events.Links[i].TokenFile)
 	}
 	in(c.Components.files()...)
+	in(c.NATS.files()...)
 	in(c.Mesh.files()...)
 	for i := range c.Tables {
 		in(&c.Tables[i])

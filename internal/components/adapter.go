@@ -139,6 +139,7 @@ func (b *Broker) answerCall(e, answer *Event, left int64, from sender) {
 	defer b.inlets.Put(in)
 	defer b.finders.Put(f)
 	b.send(in, f, answer, viaRequest, done{e, from})
+	in.flush()
 }
 
 // done passes on what became of the answer to an event.

@@ -226,7 +226,12 @@ func TestCertificatesOfComponents(t *testing.T) {
 	x.must(err)
 	served := make(chan struct{})
 	go func() { defer close(served); s.Serve() }()
-	defer func() { s.grpc.Stop(); <-served }()
+	defer func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Close(ctx)
+		<-served
+	}()
 	for name, ok := range map[string]bool{"hello-frontend-aaaaaaa": true, "hello-backend-bbbbbbb": false, "": false} {
 		t.Run(name, func(t *testing.T) {
 			c := &tls.Config{RootCAs: ca.pool, ServerName: "127.0.0.1"}
@@ -238,7 +243,7 @@ func TestCertificatesOfComponents(t *testing.T) {
 			defer conn.Close()
 			ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "app", "hello", "component", "frontend", "hash", frontend.hash, "id", "x", "platform", "lab", "type", typeKubeFox))
 			defer cancel()
-			stream, err := conn.NewStream(ctx, &service.Streams[0], "/kubefox.proto.v1.Broker/Subscribe")
+			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: "Subscribe", ServerStreams: true, ClientStreams: true}, "/kubefox.proto.v1.Broker/Subscribe")
 			x.must(err)
 			me := &standin{t: t, id: ComponentID{Type: typeKubeFox, App: "hello", Name: "frontend", Hash: frontend.hash, ID: "x"}, stream: stream, ended: make(chan struct{})}
 			if err := me.register(who{}); (err == nil) != ok {

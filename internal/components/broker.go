@@ -66,13 +66,17 @@ type Broker struct {
 	id   ComponentID // the broker's own
 	web  ComponentID // of the requests that come in here
 
+	webKey string // its key
+
 	inlets  sync.Pool // of *inlet
 	finders sync.Pool // of *Finder
 	tickets tickets
 	waiting waiting
+	later   later
 	others  *others // nil: there are none
 	streams streams
 	hint    atomic.Int32 // the dialect that a stream spoke last
+	guesses sync.Map     // dialects of groups whose streams have not shown theirs: as many as there are components
 
 	now      atomic.Pointer[situation]
 	contexts atomic.Pointer[map[contextKey]*pairing]
@@ -111,10 +115,11 @@ type pairing struct {
 // New makes a broker on a node, which does not listen yet. Close ends it.
 func New(node *forwarder.Node, core *admin.Core, o Options) (*Broker, error) {
 	o = o.withDefaults()
-	b := &Broker{o: o, log: o.Log, node: node, core: core}
+	b := &Broker{o: o, log: o.Log, node: node, core: core, later: later{wake: make(chan struct{}, 1)}}
 	b.id = ComponentID{Type: typeBroker, Name: "broker", Hash: o.Hash, ID: randomID()}
 	b.id.BrokerID = b.id.ID
 	b.web = ComponentID{Type: typeHTTPAdapter, Name: "genesis", Hash: o.Hash, ID: randomID(), BrokerID: b.id.ID}
+	b.webKey = b.web.key()
 	b.inlets.New = func() any { return b.newInlet(o.Queue) }
 	b.finders.New = func() any { return NewFinder() }
 	b.contexts.Store(&map[contextKey]*pairing{})
@@ -135,6 +140,7 @@ func New(node *forwarder.Node, core *admin.Core, o Options) (*Broker, error) {
 		}
 	}
 	b.start(b.forget)
+	b.start(b.goOn)
 	return b, nil
 }
 

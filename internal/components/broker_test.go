@@ -438,6 +438,29 @@ func TestWhoMayConnect(t *testing.T) {
 	x.connect(httpsrv)
 }
 
+// A component that ends when it is sent values of the other dialect gets those of its own when it comes again.
+func TestDialectThatWasNotUnderstood(t *testing.T) {
+	x := startBroker(t, Options{})
+	g := make(chan *received, 1)
+	first := &stream{b: x.b, id: ComponentID{App: "hello", Name: "frontend", Hash: "aaaaaaaaaaaa"}}
+	e := sample()
+	d4 := appendMatched(nil, e, 0, nil, dialect4)
+	if got := first.inDialect(d4); &got[0] != &d4[0] {
+		t.Error("the first stream is not sent D4")
+	}
+	first.guess() // it ended
+	w := frontend
+	w.d = dialect3
+	f := x.connect(w) // the stand-in minds values of the other dialect
+	f.handler = func(r *received) { g <- r; f.respond(r, 200, "", nil) }
+	if got := x.get("/prod/hello"); got != "200 " {
+		t.Errorf("got %s", got)
+	}
+	if r := <-g; !r.seen.d3 || r.seen.d4 {
+		t.Errorf("got %+v", r.seen)
+	}
+}
+
 // The first event has to be the registration, and the metadata whole.
 func TestBadBeginnings(t *testing.T) {
 	x := startBroker(t, Options{})

@@ -3,11 +3,11 @@ package components
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -78,11 +78,12 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := b.requestEvent(&q, r, body)
 	answer := b.waiting.add(e.ID)
 	defer b.waiting.remove(e.ID)
-	w.Header().Set("kubefox-adapter", b.web.key())
-	w.Header().Set("kubefox-event-id", e.ID)
+	h := w.Header() // names are canonical already
+	h["Kubefox-Adapter"], h["Kubefox-Event-Id"] = []string{b.webKey}, []string{e.ID}
 	in, f := b.inlets.Get().(*inlet), b.finders.Get().(*Finder)
 	e.TTL = int64(deadline.Sub(b.o.Now()))
 	b.send(in, f, e, viaRequest, web{b})
+	in.flush()
 	b.inlets.Put(in)
 	b.finders.Put(f)
 	timer := time.NewTimer(deadline.Sub(b.o.Now()))
@@ -136,12 +137,33 @@ func (b *Broker) requestEvent(q *Request, r *http.Request, body []byte) *Event {
 	return e
 }
 
+// jsonLists is lists of texts as JSON, in the order of their names.
 func jsonLists(m map[string][]string) []byte {
-	if len(m) == 0 {
-		return []byte("{}")
+	var room [16]string
+	names, size := room[:0], 2
+	for name, list := range m {
+		names = append(names, name)
+		size += len(name) + 6
+		for _, s := range list {
+			size += len(s) + 3
+		}
 	}
-	text, _ := json.Marshal(m) // lists of strings are never refused
-	return text
+	slices.Sort(names)
+	b := append(make([]byte, 0, size), '{')
+	for _, name := range names {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(appendJSON(b, name), ':', '[')
+		for i, s := range m[name] {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendJSON(b, s)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
 }
 
 func (b *Broker) expired(w http.ResponseWriter) {
@@ -173,18 +195,18 @@ func (b *Broker) respond(w http.ResponseWriter, x *reply) {
 	e := &x.event
 	h := w.Header()
 	for _, k := range [...]struct{ name, value string }{
-		{"kubefox-platform", e.Context.Platform}, {"kubefox-virtual-environment", e.Context.Environment},
-		{"kubefox-app-deployment", e.Context.Deployment}, {"kubefox-release-manifest", e.Context.Manifest},
+		{"Kubefox-Platform", e.Context.Platform}, {"Kubefox-Virtual-Environment", e.Context.Environment},
+		{"Kubefox-App-Deployment", e.Context.Deployment}, {"Kubefox-Release-Manifest", e.Context.Manifest},
 	} {
 		if k.value != "" {
-			h.Set(k.name, k.value)
+			h[k.name] = []string{k.value}
 		}
 	}
 	if e.Type == typeError {
 		b.refuse(w, failureOf(e.Content))
 		return
 	}
-	if text, ok := value(e.Values, "header"); ok {
+	if text, ok := value(e.Values, "header"); ok && len(text) > 2 {
 		if v, err := parseValue(text); err == nil {
 			lists, _ := v.(map[string][]string)
 			for name, list := range lists {
@@ -195,9 +217,9 @@ func (b *Broker) respond(w http.ResponseWriter, x *reply) {
 		}
 	}
 	if e.ContentType != "" {
-		h.Set("Content-Type", e.ContentType)
+		h["Content-Type"] = []string{e.ContentType}
 	}
-	h.Set("Content-Length", strconv.Itoa(len(e.Content)))
+	h["Content-Length"] = []string{strconv.Itoa(len(e.Content))}
 	w.WriteHeader(statusOf(e))
 	w.Write(e.Content)
 }
@@ -205,6 +227,9 @@ func (b *Broker) respond(w http.ResponseWriter, x *reply) {
 // statusOf is the status of a response: 200 where it says none, or none that there is.
 func statusOf(e *Event) int {
 	if text, ok := value(e.Values, "statusCode"); ok {
+		if n, err := strconv.Atoi(string(text)); err == nil && n >= 200 && n <= 599 { // mostly
+			return n
+		}
 		if v, err := parseValue(text); err == nil {
 			if n, ok := v.(float64); ok && n >= 200 && n <= 599 {
 				return int(n)

@@ -26,19 +26,24 @@ const (
 	servings       = "SERVING"    // bucket: which groups each broker has replicas of
 )
 
+// registrationLife is how long the bucket keeps a registration that is not told again.
+const registrationLife = 12 * time.Hour
+
 // Times of the bucket of servings: a broker that says nothing for so long serves nothing.
 const (
 	beat     = 2 * time.Second
 	lifeless = 5 * beat
+	opening  = 4 * time.Second // for an answer of NATS: servers that have no leader yet give none
 )
 
 // others is what other brokers are told, and tell. It keeps no routes: the groups that they serve are rows.
 type others struct {
 	b       *Broker
 	nc      *nats.Conn
-	known   *nats.Bucket
-	serving *nats.Bucket
 	changed chan struct{} // of room one: the groups here are others
+
+	// Owned by run.
+	known, serving *nats.Bucket
 
 	mu     sync.Mutex // guards what follows; never held while NATS or the table is asked
 	groups map[string]*group
@@ -48,28 +53,19 @@ type others struct {
 // group is a component group with replicas here.
 type group struct {
 	id       ComponentID
+	def      *Component // what the last one registered
+	told     time.Time  // when others were told of it
 	replicas int
-	sub      *nats.Subscription // nil while it is made
+	taking   bool               // its subscription is made
+	sub      *nats.Subscription // nil: there is none
 }
 
 // natsSource marks what came by NATS: it does not go back there.
 type natsSource struct{}
 
-// joinNATS connects the broker to others.
+// joinNATS connects the broker to others, when NATS is there.
 func (b *Broker) joinNATS(nc *nats.Conn) error {
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
-	defer cancel()
 	o := &others{b: b, nc: nc, changed: make(chan struct{}, 1), groups: map[string]*group{}, seen: map[string]time.Time{}}
-	if err := nc.EnsureStream(ctx, nats.Stream{Name: eventStream, Subjects: []string{groupSubjects + ">"}, MaxAge: 72 * time.Hour, MaxBytes: 1 << 30}); err != nil {
-		return fmt.Errorf("nats stream %s: %w", eventStream, err)
-	}
-	var err error
-	if o.known, err = nc.Bucket(ctx, registrations, 12*time.Hour); err != nil {
-		return fmt.Errorf("nats bucket %s: %w", registrations, err)
-	}
-	if o.serving, err = nc.Bucket(ctx, servings, lifeless); err != nil {
-		return fmt.Errorf("nats bucket %s: %w", servings, err)
-	}
 	in, f, mu := b.newInletOf(natsSource{}), NewFinder(), &sync.Mutex{}
 	sub, err := nc.Subscribe(brokerSubjects+b.id.ID, "broker-"+b.id.ID, func(m *nats.Message) {
 		mu.Lock()
@@ -81,40 +77,113 @@ func (b *Broker) joinNATS(nc *nats.Conn) error {
 	}
 	b.others = o
 	b.node.Handle("nats", o)
-	b.start(func() { o.watch(o.serving, o.noteServing) })
-	b.start(func() { o.watch(o.known, o.noteRegistration) })
-	b.start(func() { defer sub.Stop(); o.tell() })
+	b.start(func() { defer sub.Stop(); o.run() })
 	return nil
 }
 
-// watch follows a bucket, also when the server was away.
-func (o *others) watch(bucket *nats.Bucket, changed func(key string, value []byte)) {
-	for o.b.ctx.Err() == nil {
-		if err := bucket.Watch(o.b.ctx, changed); err != nil {
-			o.b.log.Warn("nats: a bucket cannot be watched", "error", err)
+// run tells others, and is told, until the broker ends. What fails is begun anew: NATS may have lost what it kept.
+func (o *others) run() {
+	for said := ""; ; {
+		err := o.session()
+		if o.b.ctx.Err() != nil {
+			break
 		}
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			o.b.log.Warn("nats: other brokers cannot be told", "error", err)
+		}
+		o.forgetLifeless()
 		select {
 		case <-o.b.ctx.Done():
 		case <-time.After(beat):
 		}
 	}
+	o.stopAll()
+	if o.serving == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := o.serving.Delete(ctx, o.b.id.ID); err != nil {
+		o.b.log.Debug("nats: others could not be told of the end", "error", err)
+	}
 }
 
-// tell tells others, now and then and when that changes, which groups have replicas here, and forgets brokers that say nothing.
-func (o *others) tell() {
+// session makes what is not there, takes the events of all groups here, and tells and listens until something fails.
+func (o *others) session() error {
+	if err := o.open(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(o.b.ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { o.watch(ctx, o.serving, o.noteServing) })
+	watching.Go(func() { o.watch(ctx, o.known, o.noteRegistration) })
+	o.takeAll()
+	return o.tell(ctx)
+}
+
+// open finds the stream and the buckets.
+func (o *others) open() (err error) {
+	ctx, cancel := context.WithTimeout(o.b.ctx, opening)
+	defer cancel()
+	if err = o.nc.EnsureStream(ctx, nats.Stream{Name: eventStream, Subjects: []string{groupSubjects + ">"}, MaxAge: 72 * time.Hour, MaxBytes: 1 << 30}); err != nil {
+		return fmt.Errorf("stream %s: %w", eventStream, err)
+	}
+	if o.known, err = o.nc.Bucket(ctx, registrations, registrationLife); err != nil {
+		return fmt.Errorf("bucket %s: %w", registrations, err)
+	}
+	if o.serving, err = o.nc.Bucket(ctx, servings, lifeless); err != nil {
+		return fmt.Errorf("bucket %s: %w", servings, err)
+	}
+	return nil
+}
+
+// watch follows a bucket.
+func (o *others) watch(ctx context.Context, bucket *nats.Bucket, changed func(key string, value []byte)) {
+	for ctx.Err() == nil {
+		if err := bucket.Watch(ctx, changed); err != nil && ctx.Err() == nil {
+			o.b.log.Warn("nats: a bucket cannot be watched", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(beat):
+		}
+	}
+}
+
+// takeAll takes the events of all groups anew, and has others told of them again.
+func (o *others) takeAll() {
+	var stop []*nats.Subscription
+	o.mu.Lock()
+	for _, g := range o.groups {
+		if g.sub != nil {
+			stop = append(stop, g.sub)
+		}
+		g.sub, g.told = nil, time.Time{}
+		o.b.start(func() { o.take(g) })
+	}
+	o.mu.Unlock()
+	for _, s := range stop {
+		s.Stop()
+	}
+}
+
+// tell tells others, now and then and when that changes, which groups have replicas here, and forgets brokers that say nothing. It returns when that fails.
+func (o *others) tell(ctx context.Context) error {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
 	for {
-		o.put()
+		if err := o.putRegistrations(ctx); err != nil {
+			return err
+		}
+		if err := o.put(ctx); err != nil {
+			return err
+		}
 		select {
-		case <-o.b.ctx.Done():
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-			defer cancel()
-			o.stopAll()
-			if err := o.serving.Delete(ctx, o.b.id.ID); err != nil {
-				o.b.log.Debug("nats: others could not be told of the end", "error", err)
-			}
-			return
+		case <-ctx.Done():
+			return nil
 		case <-o.changed:
 		case <-tick.C:
 			o.forgetLifeless()
@@ -128,7 +197,7 @@ type serves struct {
 	Subject string `json:"subject"`
 }
 
-func (o *others) put() {
+func (o *others) put(ctx context.Context) error {
 	o.mu.Lock()
 	list := []serves{}
 	for _, g := range o.groups {
@@ -140,13 +209,11 @@ func (o *others) put() {
 	slices.SortFunc(list, func(a, b serves) int { return strings.Compare(a.Address, b.Address) })
 	text, err := json.Marshal(list)
 	if err != nil {
-		return
+		return err
 	}
-	ctx, cancel := context.WithTimeout(o.b.ctx, lifeless)
+	ctx, cancel := context.WithTimeout(ctx, lifeless)
 	defer cancel()
-	if err := o.serving.Put(ctx, o.b.id.ID, text); err != nil && o.b.ctx.Err() == nil {
-		o.b.log.Warn("nats: others cannot be told which components are here", "error", err)
-	}
+	return o.serving.Put(ctx, o.b.id.ID, text)
 }
 
 // noteServing makes rows of what another broker serves.
@@ -220,21 +287,34 @@ type registered struct {
 	Definition *Component `json:"definition"`
 }
 
-// register keeps a registration for all brokers.
-func (o *others) register(id *ComponentID, def *Component) {
-	text, err := json.Marshal(registered{id.App, id.Name, id.Hash, def})
-	if err != nil {
-		return
+// putRegistrations keeps for all brokers what the components here registered, again before the bucket forgets it.
+func (o *others) putRegistrations(ctx context.Context) error {
+	var due []group
+	o.mu.Lock()
+	for _, g := range o.groups {
+		if time.Since(g.told) > registrationLife/2 {
+			due = append(due, group{id: g.id, def: g.def})
+			g.told = time.Now()
+		}
 	}
-	kind := "component/"
-	if id.Type != typeKubeFox {
-		kind = "adapter/"
+	o.mu.Unlock()
+	for _, g := range due {
+		text, err := json.Marshal(registered{g.id.App, g.id.Name, g.id.Hash, g.def})
+		if err != nil {
+			return err
+		}
+		kind := "component/"
+		if g.id.Type != typeKubeFox {
+			kind = "adapter/"
+		}
+		ctx, cancel := context.WithTimeout(ctx, lifeless)
+		err = o.known.Put(ctx, kind+g.id.group(), text)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("registration of %s: %w", g.id.group(), err)
+		}
 	}
-	ctx, cancel := context.WithTimeout(o.b.ctx, lifeless)
-	defer cancel()
-	if err := o.known.Put(ctx, kind+id.group(), text); err != nil {
-		o.b.log.Warn("nats: a registration could not be kept", "component", id.group(), "error", err)
-	}
+	return nil
 }
 
 // noteRegistration takes up what a component registered at another broker.
@@ -251,8 +331,8 @@ func (o *others) noteRegistration(_ string, value []byte) {
 	}
 }
 
-// join notes a replica here; the first of a group begins to take the group's events.
-func (o *others) join(id ComponentID) {
+// join notes a replica here, and what it registered; the first of a group begins to take the group's events.
+func (o *others) join(id ComponentID, def *Component) {
 	id.ID = ""
 	o.mu.Lock()
 	g := o.groups[id.group()]
@@ -261,8 +341,12 @@ func (o *others) join(id ComponentID) {
 		o.groups[id.group()] = g
 	}
 	g.replicas++
+	if g.def == nil || !sameDefinition(g.def, def) {
+		g.def, g.told = def, time.Time{}
+	}
 	first := g.replicas == 1
 	o.mu.Unlock()
+	o.poke()
 	if first {
 		o.b.start(func() { o.take(g) })
 	}
@@ -270,33 +354,60 @@ func (o *others) join(id ComponentID) {
 
 // take begins to take the group's events; it tries until it can, or the group is gone.
 func (o *others) take(g *group) {
+	if !o.mayTake(g) {
+		return
+	}
 	in, f, mu := o.b.newInletOf(natsSource{}), NewFinder(), &sync.Mutex{}
 	handle := func(m *nats.Message) {
 		mu.Lock()
 		defer mu.Unlock()
 		o.handle(in, f, m)
 	}
-	for o.b.ctx.Err() == nil {
-		ctx, cancel := context.WithTimeout(o.b.ctx, lifeless)
+	for {
+		ctx, cancel := context.WithTimeout(o.b.ctx, opening)
 		sub, err := o.nc.Consume(ctx, eventStream, g.id.group(), groupSubjects+g.id.subject(), 5*o.b.o.TTL, handle)
 		cancel()
-		if err == nil {
-			o.mu.Lock()
-			gone := g.replicas == 0
-			g.sub = sub
-			o.mu.Unlock()
-			if gone {
-				sub.Stop()
-			}
-			o.poke()
+		if o.taken(g, sub, err) {
 			return
 		}
-		o.b.log.Warn("nats: the events of a group cannot be taken", "group", g.id.group(), "error", err)
 		select {
 		case <-o.b.ctx.Done():
 		case <-time.After(beat):
 		}
 	}
+}
+
+// mayTake tells whether nobody takes the group's events or is about to; then the caller is.
+func (o *others) mayTake(g *group) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if g.replicas == 0 || g.taking || g.sub != nil {
+		return false
+	}
+	g.taking = true
+	return true
+}
+
+// taken notes the group's subscription, or that it failed; done is that it need not be tried again.
+func (o *others) taken(g *group, sub *nats.Subscription, err error) (done bool) {
+	o.mu.Lock()
+	gone := g.replicas == 0 || o.b.ctx.Err() != nil
+	if done = gone || err == nil; done {
+		g.taking = false
+	}
+	if !gone {
+		g.sub = sub
+	}
+	o.mu.Unlock()
+	switch {
+	case gone && sub != nil:
+		sub.Stop()
+	case !gone && err == nil:
+		o.poke()
+	case !gone:
+		o.b.log.Warn("nats: the events of a group cannot be taken", "group", g.id.group(), "error", err)
+	}
+	return done
 }
 
 // leave notes that a replica has gone; the last of a group ends what the first began.
@@ -347,6 +458,7 @@ func (o *others) handle(in *inlet, f *Finder, m *nats.Message) {
 		e.TTL -= int64(max(o.b.o.Now().Sub(m.At), 0))
 	}
 	o.b.send(in, f, e, viaNATS, natsSender{o, m})
+	in.flush()
 }
 
 // natsSender takes what became of an event that came by NATS.

@@ -184,9 +184,17 @@ func setValue(list []entry, key string, text []byte) []entry {
 }
 
 // jsonText is a text as JSON.
-func jsonText(s string) []byte {
-	text, _ := json.Marshal(s) // a string is never refused
-	return text
+func jsonText(s string) []byte { return appendJSON(make([]byte, 0, len(s)+2), s) }
+
+// appendJSON appends a text as JSON.
+func appendJSON(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			text, _ := json.Marshal(s) // a string is never refused
+			return append(b, text...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 // isAdapter reports whether a component is one that requests come in by: of the platform, or the listener here.

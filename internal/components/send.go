@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -34,20 +35,21 @@ type sender interface {
 func (b *Broker) send(in *inlet, f *Finder, e *Event, how via, from sender) {
 	start := b.o.Now()
 	r, failure := b.route(e, how, f)
-	if failure == nil && e.TTL <= int64(b.o.Now().Sub(start)) {
+	took := int64(b.o.Now().Sub(start))
+	if failure == nil && e.TTL <= took {
 		failure = fail(codeTimeout, "")
 	}
 	if failure != nil {
 		from.answer(e, failure)
 		return
 	}
-	e.TTL -= int64(b.o.Now().Sub(start))
+	e.TTL -= took
 	if r.adapter != nil {
 		b.call(r.adapter, e, from)
 		return
 	}
 	if e.Category == categoryResponse || e.Target.complete() {
-		if b.sendDirect(e, r, from) {
+		if b.sendDirect(in, e, r, from) {
 			return
 		}
 	}
@@ -55,7 +57,7 @@ func (b *Broker) send(in *inlet, f *Finder, e *Event, how via, from sender) {
 }
 
 // sendDirect brings an event to the replica that it names, where that is here. Such addresses are made for one request.
-func (b *Broker) sendDirect(e *Event, r routed, from sender) (sent bool) {
+func (b *Broker) sendDirect(in *inlet, e *Event, r routed, from sender) (sent bool) {
 	if e.Target.BrokerID == b.id.ID && e.Target.ID == b.web.ID && e.Category == categoryResponse {
 		b.waiting.answer(e)
 		from.answer(e, nil)
@@ -72,9 +74,11 @@ func (b *Broker) sendDirect(e *Event, r routed, from sender) (sent bool) {
 	if s == nil {
 		return false
 	}
-	if s.put(outgoing{msg: appendMatched(nil, e, r.id, r.env, dialect4), at: b.o.Now()}) != nil {
+	in.msg = appendMatched(in.msg[:0], e, r.id, r.env, dialect4)
+	if s.put(outgoing{msg: in.msg, at: b.o.Now()}) != nil {
 		return false
 	}
+	in.wrote(s)
 	from.answer(e, nil)
 	return true
 }
@@ -85,6 +89,29 @@ type inlet struct {
 	in  *forwarder.Inlet
 	msg []byte // a MatchedEvent
 	buf []byte // a message
+
+	direct []*stream // have events that are not written yet
+	sent   bool      // into the node
+}
+
+// wrote notes that a stream is to be flushed.
+func (x *inlet) wrote(s *stream) {
+	if !slices.Contains(x.direct, s) {
+		x.direct = append(x.direct, s)
+	}
+}
+
+// flush brings what was sent on its way.
+func (x *inlet) flush() {
+	if x.sent {
+		x.sent = false
+		x.in.Flush()
+	}
+	for i, s := range x.direct {
+		s.grpc.Flush()
+		x.direct[i] = nil
+	}
+	x.direct = x.direct[:0]
 }
 
 func (b *Broker) newInlet(window int) *inlet { return b.makeInlet(window, nil) }
@@ -123,7 +150,7 @@ func (x *inlet) send(e *Event, r routed, from sender) {
 		from.answer(e, asFailure(err))
 		return
 	}
-	x.in.Flush()
+	x.sent = true
 	if cap(x.msg) > inlineEvent {
 		x.msg, x.buf = nil, nil
 	}

@@ -1,117 +1,45 @@
 package components
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
-	"net"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
-
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/grpc"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-// frame is a message of the stream, encoded.
-type frame []byte
-
-// frames is a codec that leaves messages as they are.
-type frames struct{}
-
-func (frames) Name() string { return "proto" }
-
-func (frames) Marshal(v any) (mem.BufferSlice, error) {
-	f, ok := v.(frame)
-	if !ok {
-		return nil, fmt.Errorf("a message of type %T", v)
-	}
-	return mem.BufferSlice{mem.SliceBuffer(f)}, nil
-}
-
-func (frames) Unmarshal(data mem.BufferSlice, v any) error {
-	f, ok := v.(*frame)
-	if !ok {
-		return fmt.Errorf("a message of type %T", v)
-	}
-	*f = data.Materialize()
-	return nil
-}
-
-// service is kubefox.proto.v1.Broker; see broker.proto.
-var service = grpc.ServiceDesc{
-	ServiceName: "kubefox.proto.v1.Broker",
-	HandlerType: (*any)(nil),
-	Streams: []grpc.StreamDesc{{
-		StreamName: "Subscribe", ServerStreams: true, ClientStreams: true,
-		Handler: func(srv any, stream grpc.ServerStream) error { return srv.(*Broker).handleSubscribe(stream) },
-	}},
-	Metadata: "broker.proto",
-}
-
 // Server answers components.
-type Server struct {
-	grpc *grpc.Server
-	ln   net.Listener
-}
+type Server struct{ *grpc.Server }
 
 // Listen opens the port for components. Without TLS the connection is not protected: for tests, and behind what protects it.
 func (b *Broker) Listen(address string, t *tls.Config) (*Server, error) {
-	ln, err := net.Listen("tcp", address)
+	s, err := grpc.Listen(address, grpc.Options{
+		Method: "/kubefox.proto.v1.Broker/Subscribe", Serve: b.handleSubscribe, MaxMessage: b.o.MaxEvent + b.o.MaxEvent/2, TLS: t, Log: b.log,
+	})
 	if err != nil {
 		return nil, err
 	}
-	most := b.o.MaxEvent + b.o.MaxEvent/2
-	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(frames{}), grpc.MaxRecvMsgSize(most), grpc.MaxSendMsgSize(most), grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.ConnectionTimeout(10 * time.Second), grpc.MaxConcurrentStreams(100), grpc.MaxHeaderListSize(64 << 10),
-	}
-	if t != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(t)))
-	}
-	s := &Server{grpc: grpc.NewServer(options...), ln: ln}
-	s.grpc.RegisterService(&service, b)
-	return s, nil
-}
-
-// Addr is the address that was bound.
-func (s *Server) Addr() net.Addr { return s.ln.Addr() }
-
-// Serve answers until Close.
-func (s *Server) Serve() error { return s.grpc.Serve(s.ln) }
-
-// Close ends it; streams that Broker.Close has ended have until ctx ends to tell it.
-func (s *Server) Close(ctx context.Context) {
-	stop := context.AfterFunc(ctx, s.grpc.Stop)
-	defer stop()
-	s.grpc.GracefulStop()
+	return &Server{s}, nil
 }
 
 // errUnauthorized is all that a component learns that may not connect.
-var errUnauthorized = status.Error(codes.PermissionDenied, "component unauthorized")
+var errUnauthorized = &grpc.Status{Code: grpc.PermissionDenied, Message: "component unauthorized"}
 
 // handleSubscribe has a component's stream, from its metadata to its end.
-func (b *Broker) handleSubscribe(g grpc.ServerStream) error {
+func (b *Broker) handleSubscribe(g *grpc.Stream) {
 	s := newStream(b, g)
-	remote := ""
-	if p, ok := peer.FromContext(g.Context()); ok {
-		remote = p.Addr.String()
-	}
+	remote := g.RemoteAddr().String()
 	if err := b.admit(g, s); err != nil {
 		b.log.Warn("component refused", "component", s.id.group(), "remote", remote, "error", err)
-		return errUnauthorized
+		g.End(errUnauthorized.Code, errUnauthorized.Message)
+		return
 	}
 	if old := b.streams.put(s); old != nil {
 		old.end(errReplaced)
@@ -119,54 +47,55 @@ func (b *Broker) handleSubscribe(g grpc.ServerStream) error {
 	defer b.leave(s)
 	if err := b.join(s); err != nil {
 		b.log.Error("component could not be taken in", "component", s.key, "error", err)
-		return status.Error(codes.Unavailable, "broker unavailable")
+		return
 	}
 	b.log.Info("component connected", "component", s.key, "remote", remote)
-	// They end when this function returns, which ends the stream's context.
-	if !b.start(s.write) || !b.start(s.read) {
-		s.end(errShutdown)
-	}
+	s.begin()
 	select {
 	case <-s.over:
-	case <-g.Context().Done():
-		s.end(g.Context().Err())
+	case <-g.Done():
+		s.end(g.Err())
 	case <-b.ctx.Done():
 		s.end(errShutdown)
 	}
 	b.log.Info("component disconnected", "component", s.key, "reason", s.reason)
-	return s.farewell()
+	status := s.farewell()
+	g.End(status.Code, status.Message)
+	s.giveBack()
 }
 
 // farewell is the status that the stream ends with.
-func (s *stream) farewell() error {
-	var refused *status.Status
+func (s *stream) farewell() *grpc.Status {
+	status, told := errors.AsType[*grpc.Status](s.reason)
 	switch {
 	case errors.Is(s.reason, errShutdown):
-		return nil
+		return &grpc.Status{}
 	case errors.Is(s.reason, errReplaced):
-		return status.Error(codes.Aborted, "another stream has the same id")
+		return &grpc.Status{Code: grpc.Aborted, Message: "another stream has the same id"}
 	case errors.Is(s.reason, errForged):
 		return errUnauthorized
-	default:
-		refused, _ = status.FromError(s.reason)
+	case told:
+		return status
 	}
-	if refused.Code() == codes.ResourceExhausted {
-		return refused.Err()
-	}
-	return status.Error(codes.Unavailable, "broker unavailable")
+	return &grpc.Status{Code: grpc.Unavailable, Message: "broker unavailable"}
 }
 
 // errForged ends the stream of a component that speaks for another, or not as it has to.
 var errForged = errors.New("an event whose source or context is not the stream's own")
 
+// admission is how long it may take until a component has shown who it is and registered.
+const admission = 15 * time.Second
+
 // admit checks who the component is, and takes its registration.
-func (b *Broker) admit(g grpc.ServerStream, s *stream) error {
+func (b *Broker) admit(g *grpc.Stream, s *stream) error {
+	ctx, cancel := context.WithTimeout(b.ctx, admission)
+	defer cancel()
 	c, err := b.credentials(g)
 	if err != nil {
 		return err
 	}
 	s.id, s.key = c.ID, c.ID.key()
-	if err := b.authorize(g.Context(), c); err != nil {
+	if err := b.authorize(ctx, c); err != nil {
 		return err
 	}
 	if d := c.dialect; d != "" {
@@ -175,8 +104,8 @@ func (b *Broker) admit(g grpc.ServerStream, s *stream) error {
 			s.dialect = dialect3
 		}
 	}
-	var first frame
-	if err := g.RecvMsg(&first); err != nil {
+	first, err := g.First(ctx)
+	if err != nil {
 		return err
 	}
 	var e Event
@@ -192,9 +121,7 @@ func (b *Broker) admit(g grpc.ServerStream, s *stream) error {
 			return err
 		}
 	}
-	if b.others != nil {
-		b.others.register(&c.ID, def)
-	}
+	s.def = def
 	e.ParentID, e.ID, e.Category, e.Content, e.ContentType = e.ID, newEventID(), categoryResponse, nil, ""
 	e.Target, e.HasTarget = e.Source, true
 	e.Source = b.id
@@ -231,7 +158,7 @@ func (b *Broker) join(s *stream) error {
 	}
 	_, err := b.core.Do(caller, command)
 	if err == nil && b.others != nil {
-		b.others.join(s.id)
+		b.others.join(s.id, s.def)
 		s.joined = true
 	}
 	return err
@@ -239,6 +166,7 @@ func (b *Broker) join(s *stream) error {
 
 // leave takes them away, unless another stream has its place.
 func (b *Broker) leave(s *stream) {
+	s.guess()
 	if s.joined {
 		b.others.leave(s.id)
 	}
@@ -250,22 +178,17 @@ func (b *Broker) leave(s *stream) {
 	}
 }
 
-// read takes the component's events until the stream ends.
-func (s *stream) read() {
-	in := s.b.newInlet(s.b.o.Queue)
-	f := NewFinder()
-	for {
-		var m frame
-		err := s.grpc.RecvMsg(&m)
-		if err == nil {
-			err = s.handleEvent(in, f, m)
-		}
-		if err != nil {
-			s.end(err)
-			return
-		}
-	}
+// begin has the stream take the component's events, and write.
+func (s *stream) begin() {
+	s.in, s.finder = s.b.newInlet(s.b.o.Queue), NewFinder()
+	s.grpc.Start(s)
 }
+
+// Message takes an event. It is the stream's part of grpc.Owner.
+func (s *stream) Message(m []byte) error { return s.handleEvent(s.in, s.finder, bytes.Clone(m)) }
+
+// Drained writes what the last events led to.
+func (s *stream) Drained() { s.in.flush() }
 
 // handleEvent takes one event.
 func (s *stream) handleEvent(in *inlet, f *Finder, m []byte) error {
@@ -282,9 +205,7 @@ func (s *stream) handleEvent(in *inlet, f *Finder, m []byte) error {
 	if e.Type == typeTelemetry && e.Category == categoryMessage && e.HasTarget && e.Target == s.b.id {
 		return nil
 	}
-	if !s.hold() {
-		return errShutdown
-	}
+	s.hold()
 	s.b.send(in, f, &e, viaStream, s)
 	return nil
 }
@@ -295,12 +216,13 @@ func (s *stream) answer(e *Event, f *Failure) {
 	if f == nil || e.Category != categoryRequest || f.Code == codeTimeout {
 		return
 	}
-	s.put(outgoing{msg: appendMatched(nil, s.b.errorEvent(e, f), 0, nil, dialect4), at: s.b.o.Now()})
+	if s.put(outgoing{msg: appendMatched(nil, s.b.errorEvent(e, f), 0, nil, dialect4), at: s.b.o.Now()}) == nil {
+		s.b.later.add(s)
+	}
 }
 
 // credentials reads the stream's metadata.
-func (b *Broker) credentials(g grpc.ServerStream) (*Credentials, error) {
-	md, _ := metadata.FromIncomingContext(g.Context())
+func (b *Broker) credentials(g *grpc.Stream) (*Credentials, error) {
 	c := &Credentials{}
 	for _, k := range []struct {
 		name   string
@@ -310,7 +232,7 @@ func (b *Broker) credentials(g grpc.ServerStream) (*Credentials, error) {
 		{"id", &c.ID.ID, true}, {"hash", &c.ID.Hash, true}, {"component", &c.ID.Name, true}, {"type", &c.ID.Type, true}, {"platform", &c.Platform, true},
 		{"token", &c.Token, false}, {"app", &c.ID.App, false}, {"pod", &c.Pod, false},
 	} {
-		values := md.Get(k.name)
+		values := g.Values(k.name)
 		if len(values) > 1 {
 			return c, fmt.Errorf("metadata %s: given twice", k.name)
 		}
@@ -322,10 +244,8 @@ func (b *Broker) credentials(g grpc.ServerStream) (*Credentials, error) {
 		}
 	}
 	c.ID.Name, c.ID.App = cleanName(c.ID.Name), cleanName(c.ID.App)
-	if p, ok := peer.FromContext(g.Context()); ok {
-		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
-			c.Certificate = t.State.VerifiedChains[0][0]
-		}
+	if t := g.TLS(); t != nil && len(t.VerifiedChains) > 0 {
+		c.Certificate = t.VerifiedChains[0][0]
 	}
 	return c, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -73,6 +74,23 @@ func startBrokerOn(t testing.TB, table *routetable.Table, o Options) *testBroker
 	return &testBroker{t, b, core, node, s.Addr().String(), "http://" + g.Addr().String()}
 }
 
+// frame is a message of a stream, encoded; frames is a codec that leaves messages as they are.
+type (
+	frame  []byte
+	frames struct{}
+)
+
+func (frames) Name() string { return "proto" }
+
+func (frames) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.(frame))}, nil
+}
+
+func (frames) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*frame) = data.Materialize()
+	return nil
+}
+
 // standin is a component, as an unmodified kit would speak.
 type standin struct {
 	t      testing.TB
@@ -119,7 +137,7 @@ func dialStream(t testing.TB, address string, pairs ...string) (grpc.ClientStrea
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), pairs...))
-	stream, err := conn.NewStream(ctx, &service.Streams[0], "/kubefox.proto.v1.Broker/Subscribe")
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: "Subscribe", ServerStreams: true, ClientStreams: true}, "/kubefox.proto.v1.Broker/Subscribe")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,42 +5,61 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/internal/grpc"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-// stream is the stream of one replica of a component: an outlet of the node. Three goroutines: one reads (read), one writes (write), and gRPC's own
-// waits for the end.
+// conduit is what a stream needs of gRPC.
+type conduit interface {
+	Start(o grpc.Owner)
+	Flush()
+	Pause()
+	Resume()
+}
+
+// stream is the stream of one replica of a component: an outlet of the node, and the owner of a gRPC stream. What is read is handled in the goroutine
+// that reads the connection; what is queued is written when the socket takes it, by whoever flushes.
 type stream struct {
 	// Set at construction, never changed.
 	b      *Broker
 	id     ComponentID // BrokerID is empty: as the component tells of itself
 	key    string      // of hops: grpc:KEY
-	grpc   grpc.ServerStream
+	grpc   conduit
 	fixed  bool          // the dialect is a setting
+	def    *Component    // what it registered
 	joined bool          // other brokers are told; set before it reads
-	wake   chan struct{} // of room one: there is something to write
 	over   chan struct{} // closed with reason
 
-	mu      sync.Mutex // guards what follows; a leaf
+	// Owned by who reads.
+	in     *inlet
+	finder *Finder
+
+	mu      sync.Mutex // guards what follows; a leaf, also below the lock of the connection
 	reason  error
 	queue   []outgoing
+	next    int // of queue
 	bytes   int
-	sending int // taken from queue, and not yet written
+	sending outgoing  // is with gRPC
+	done    []settled // copies whose senders are to be told
+	spare   []settled
 	dialect dialect
 	learned bool // it has shown its dialect
 	unsaid  bool // it was sent values before it showed its dialect, and has said nothing since
 	held    int  // events of its own without outcome
-	room    *sync.Cond
+	paused  bool // it sends no more until there are less
+	isLater bool // in Broker.later; guarded by that
 }
 
-func newStream(b *Broker, g grpc.ServerStream) *stream {
-	s := &stream{b: b, grpc: g, wake: make(chan struct{}, 1), over: make(chan struct{})}
-	s.room = sync.NewCond(&s.mu)
-	return s
+// settled is a copy and what became of it.
+type settled struct {
+	copy    *forwarder.Copy
+	outcome forwarder.Outcome
+}
+
+func newStream(b *Broker, g conduit) *stream {
+	return &stream{b: b, grpc: g, over: make(chan struct{})}
 }
 
 // outgoing is a MatchedEvent on its way to a component.
@@ -64,30 +83,28 @@ func (s *stream) Deliver(batch []*forwarder.Copy) (taken int, err error) {
 		}
 		c.Keep()
 		if err := s.put(outgoing{copy: c, msg: data, at: s.b.o.Now()}); err != nil {
+			s.grpc.Flush()
 			return taken, err
 		}
 		taken++
 	}
+	s.grpc.Flush()
 	return taken, nil
 }
 
-// put queues a MatchedEvent in dialect D4, which it copies.
+// put queues a MatchedEvent in dialect D4, which it copies. Who puts flushes.
 func (s *stream) put(x outgoing) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.reason != nil:
 		return forwarder.ErrGone
-	case len(s.queue) >= s.b.o.Queue || s.bytes+len(x.msg) > maxQueueBytes && s.bytes > 0:
+	case len(s.queue)-s.next >= s.b.o.Queue || s.bytes+len(x.msg) > maxQueueBytes && s.bytes > 0:
 		return forwarder.ErrBusy
 	}
 	x.msg = append([]byte(nil), x.msg...)
 	s.queue = append(s.queue, x)
 	s.bytes += len(x.msg)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 	return nil
 }
 
@@ -102,64 +119,74 @@ func (s *stream) Present() bool {
 func (s *stream) Busy() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.queue) + s.sending
+	n := len(s.queue) - s.next
+	if s.sending.msg != nil {
+		n++
+	}
+	return n
 }
 
-// write writes what is queued until the stream ends. What it did not write goes back.
-func (s *stream) write() {
-	var list []outgoing
-	for {
-		select {
-		case <-s.over:
-			s.giveBack(nil)
-			return
-		case <-s.wake:
-		}
-		s.mu.Lock()
-		list, s.queue = s.queue, list[:0]
-		s.sending = len(list)
-		s.mu.Unlock()
-		for i := range list {
-			if err := s.send(&list[i]); err != nil {
-				s.end(err)
-				s.giveBack(list[i:])
-				return
-			}
-			list[i] = outgoing{}
-		}
-	}
-}
-
-// send writes one event, unless its life is over.
-func (s *stream) send(x *outgoing) error {
-	outcome := forwarder.Outcome{Kind: wire.Accepted}
-	var err error
-	if age(x.msg, int64(s.b.o.Now().Sub(x.at))) {
-		err = s.grpc.SendMsg(frame(s.inDialect(x.msg)))
-	} else {
-		outcome = forwarder.Expired()
-	}
+// Next gives the next event whose life is not over. It is the stream's part of grpc.Owner.
+func (s *stream) Next() (m []byte, ok bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.next < len(s.queue) && s.reason == nil {
+		x := s.queue[s.next]
+		s.queue[s.next] = outgoing{}
+		if s.next++; s.next == len(s.queue) {
+			s.queue, s.next = s.queue[:0], 0
+		}
+		if age(x.msg, int64(s.b.o.Now().Sub(x.at))) {
+			s.sending = x
+			return s.inDialect(x.msg), true
+		}
+		s.finish(x, forwarder.Expired())
+	}
+	return nil, false
+}
+
+// finish notes what became of an event. mu is held.
+func (s *stream) finish(x outgoing, o forwarder.Outcome) {
 	s.bytes -= len(x.msg)
-	s.sending--
-	s.mu.Unlock()
-	if err == nil && x.copy != nil {
-		x.copy.Settle(outcome)
+	if x.copy != nil {
+		s.done = append(s.done, settled{x.copy, o})
 	}
-	return err
 }
 
-// inDialect is a MatchedEvent in the stream's dialect.
-func (s *stream) inDialect(msg []byte) []byte {
+// Sent is the stream's part of grpc.Owner.
+func (s *stream) Sent() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finish(s.sending, forwarder.Outcome{Kind: wire.Accepted})
+	s.sending = outgoing{}
+}
+
+// Settle tells the node what became of copies. It is the stream's part of grpc.Owner.
+func (s *stream) Settle() {
+	s.mu.Lock()
+	done := s.done
+	s.done, s.spare = s.spare, nil
+	s.mu.Unlock()
+	for i := range done {
+		done[i].copy.Settle(done[i].outcome)
+		done[i] = settled{}
+	}
+	s.mu.Lock()
+	s.spare = done[:0]
+	s.mu.Unlock()
+}
+
+// inDialect is a MatchedEvent in the stream's dialect. mu is held.
+func (s *stream) inDialect(msg []byte) []byte {
 	if !s.learned {
-		if d := dialect(s.b.hint.Load()); !s.fixed && !s.unsaid {
-			s.dialect = d
+		if d, ok := s.b.guesses.Load(s.id.group()); ok && !s.unsaid {
+			s.dialect, _ = d.(dialect)
+		} else if !s.unsaid {
+			s.dialect = dialect(s.b.hint.Load())
 		}
 		s.unsaid = true
 	}
 	d := s.dialect
-	s.mu.Unlock()
 	if d == dialect4 {
 		return msg
 	}
@@ -190,17 +217,33 @@ func (s *stream) heard(seen dialects) {
 	s.b.hint.Store(int32(s.dialect))
 }
 
-// giveBack releases what was not written.
-func (s *stream) giveBack(list []outgoing) {
+// guess notes, at the end of the stream, which dialect the component's next one is likely to speak: one that was sent values and ended without a word did not
+// understand them.
+func (s *stream) guess() {
 	s.mu.Lock()
-	list = append(list, s.queue...)
-	s.queue, s.bytes, s.sending = nil, 0, 0
-	s.mu.Unlock()
-	for _, x := range list {
-		if x.copy != nil {
-			x.copy.Settle(forwarder.Outcome{Kind: wire.Released})
-		}
+	defer s.mu.Unlock()
+	if s.learned || !s.unsaid {
+		return
 	}
+	other := dialect3
+	if s.dialect == dialect3 {
+		other = dialect4
+	}
+	s.b.guesses.Store(s.id.group(), other)
+}
+
+// giveBack releases what was not written. It is called when gRPC takes no more.
+func (s *stream) giveBack() {
+	s.mu.Lock()
+	if s.sending.msg != nil {
+		s.finish(s.sending, forwarder.Outcome{Kind: wire.Released})
+	}
+	for _, x := range s.queue[s.next:] {
+		s.finish(x, forwarder.Outcome{Kind: wire.Released})
+	}
+	s.queue, s.next, s.sending = nil, 0, outgoing{}
+	s.mu.Unlock()
+	s.Settle()
 }
 
 // end ends the stream; the first reason counts.
@@ -210,26 +253,86 @@ func (s *stream) end(reason error) {
 	if s.reason == nil {
 		s.reason = reason
 		close(s.over)
-		s.room.Broadcast()
 	}
 }
 
-// hold waits until the stream may have another event without outcome; false says that it has ended.
-func (s *stream) hold() bool {
+// hold notes an event without outcome; with too many the component is to wait.
+func (s *stream) hold() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.held >= s.b.o.Queue && s.reason == nil {
-		s.room.Wait()
-	}
 	s.held++
-	return s.reason == nil
+	pause := s.held >= s.b.o.Queue && !s.paused
+	s.paused = s.paused || pause
+	s.mu.Unlock()
+	if pause {
+		s.grpc.Pause()
+	}
 }
 
+// release notes an outcome. It may be called under a lock of the node.
 func (s *stream) release() {
 	s.mu.Lock()
 	s.held--
-	s.room.Signal()
+	resume := s.paused && s.held < s.b.o.Queue/2+1
 	s.mu.Unlock()
+	if resume {
+		s.b.later.add(s)
+	}
+}
+
+// goOn writes what was queued, and lets the component go on where it had to wait.
+func (s *stream) goOn() {
+	s.mu.Lock()
+	resume := s.paused && s.held < s.b.o.Queue/2+1
+	if resume {
+		s.paused = false
+	}
+	s.mu.Unlock()
+	if resume {
+		s.grpc.Resume()
+	}
+	s.grpc.Flush()
+}
+
+// later is the streams that are to go on, where that was found out under a lock.
+type later struct {
+	wake chan struct{} // of room one
+
+	mu   sync.Mutex // a leaf
+	list []*stream
+}
+
+func (l *later) add(s *stream) {
+	l.mu.Lock()
+	if !s.isLater {
+		s.isLater = true
+		l.list = append(l.list, s)
+	}
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// goOn has streams go on until the broker ends.
+func (b *Broker) goOn() {
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-b.later.wake:
+		}
+		b.later.mu.Lock()
+		list := b.later.list
+		b.later.list = nil
+		for _, s := range list {
+			s.isLater = false
+		}
+		b.later.mu.Unlock()
+		for _, s := range list {
+			s.goOn()
+		}
+	}
 }
 
 // streams are the streams by key: the scheme grpc. It tells which are there, not who gets what.

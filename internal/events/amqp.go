@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
@@ -19,6 +20,7 @@ const contentType = "application/json"
 // Attach has the node hand over what is sent to event: names, and take what the table leads on to its own hops. Call it before the node listens.
 func (r *Router) Attach(n *forwarder.Node) {
 	inside := &admin.Account{Send: admin.GrantsOfSchemes("event")}
+	r.node = n
 	r.inlet = n.NewInlet(forwarder.InletOptions{Account: inside, Source: r, Inside: "event"})
 	n.Handle("event", nameScheme{r})
 	n.Handle("event-conn", hopScheme{r})
@@ -87,6 +89,9 @@ func (o *nameOutlet) event(m *forwarder.Message, f *frame, e *event) error {
 	data, _, ok := m.Data()
 	if !ok {
 		return errors.New("an event is JSON in one data section")
+	}
+	if !utf8.Valid(data) {
+		return errors.New("an event is UTF-8") // components would close for it
 	}
 	if err := f.parse(data); err != nil {
 		return fmt.Errorf("an event is a JSON object: %w", err)
@@ -160,9 +165,6 @@ func (r *Router) sendOn(k *kind, e *event, at int64) {
 	} else {
 		payload = r.message(k, e, at)
 	}
-	if payload == nil {
-		return
-	}
 	if err := r.inlet.SendAs(k.address, payload, nil); err != nil {
 		r.log.Warn("an event could not be sent on", "type", k.typ, "error", err)
 		return
@@ -170,19 +172,18 @@ func (r *Router) sendOn(k *kind, e *event, at int64) {
 	r.inlet.Flush()
 }
 
-// message makes the AMQP message of an event.
+// message makes the AMQP message of an event. It is good until the next call.
 func (r *Router) message(k *kind, e *event, at int64) []byte {
-	b := append(appendText(append(r.body[:0], `{"type":`...), k.typ), `,"time":"`...)
-	b = append(e.appendBody(append(r.stamp.append(b, at), `",`...)), '}')
-	r.body = b
-	m := eventMessage(k, e.id, at, b)
-	out, err := m.Append(appendStamp(r.sent[:0], nil, &r.stamp, at))
-	if err != nil {
-		r.log.Error("an event could not be encoded", "type", k.typ, "error", err)
-		return nil
-	}
-	r.sent = out
-	return out
+	b := append(r.stamp.append(append(r.body[:0], k.bodyHead...), at), `",`...)
+	r.body = append(e.appendBody(b), '}')
+	r.sent = appendMessage(r.sent[:0], k, e.id, &r.stamp, at, r.body)
+	return r.sent
+}
+
+// appendMessage appends the AMQP message of an event. data is the JSON object, id its member.
+func appendMessage(dst []byte, k *kind, id []byte, s *stamp, at int64, data []byte) []byte {
+	word, _ := text(id)
+	return wire.AppendDataMessage(appendStamp(dst, nil, s, at), word, k.address, contentType, wire.Timestamp(at/1e6), data)
 }
 
 // timeAnnotation is the message annotation that tells a receiver when an event came: a text as the member time of events. It is what a receiver that
@@ -214,14 +215,6 @@ func (r *Router) stamped(payload []byte, at int64) []byte {
 		r.sent = nil
 	}
 	return b
-}
-
-func eventMessage(k *kind, id []byte, at int64, data []byte) *wire.Message {
-	word, _ := text(id)
-	return &wire.Message{
-		Properties: &wire.Properties{To: k.address, HasTo: true, MessageID: string(word), ContentType: contentType, CreationTime: wire.Timestamp(at / 1e6), HasCreationTime: true},
-		Data:       [][]byte{data},
-	}
 }
 
 // CheckReplay says why a receiver cannot have what came to a name from a time on.
@@ -282,18 +275,15 @@ func (p *linkReplay) Append(dst []byte) []byte {
 		return dst
 	}
 	e := p.v.at(0)
-	b := append(appendText(append(p.body[:0], `{"type":`...), p.k.typ), `,"time":"`...)
-	b = append(append(p.stamp.append(b, e.at), `",`...), e.body...)
-	p.body = append(b, `,"replay":true}`...)
-	m := eventMessage(p.k, idOf(e.body), e.at, p.body)
-	out, _ := m.Append(appendStamp(dst, nil, &p.stamp, e.at)) // it was a message, or a frame as long
-	return out
+	b := append(p.stamp.append(append(p.body[:0], p.k.bodyHead...), e.at), `",`...)
+	p.body = append(append(b, e.body...), `,"replay":true}`...)
+	return appendMessage(dst, p.k, idOf(e.body), &p.stamp, e.at, p.body)
 }
 
 // idOf gives the id of an event, by what the ring keeps of it.
 func idOf(body []byte) []byte {
 	const before = len(`"id":`)
-	if end := skipValue(body, before); end > before {
+	if end := skipValue(body, before, maxDepth); end > before {
 		return body[before:end]
 	}
 	return nil

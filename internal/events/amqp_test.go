@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func startNode(t *testing.T) *node {
 // component says hello and more frames, and reads an answer to each.
 func (n *node) component(frames ...string) *websocket.Conn {
 	n.t.Helper()
-	c, err := websocket.Dial(n.t.Context(), n.url+"/router/manager", websocket.DialOptions{})
+	c, err := websocket.Dial(n.t.Context(), n.url+"/router/manager", websocket.DialOptions{Conn: websocket.Options{MaxMessage: 5 << 20}})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -127,14 +128,14 @@ func TestEventsCrossBetweenAMQPAndComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := n.read(c); !strings.Contains(got, `"id":"1","data":{"n":1}`) || !strings.Contains(got, `"type":"Order","direction":"request"`) {
-		t.Errorf("the component got %s", got)
+		t.Errorf("the component got %.300s", got)
 	}
 	if got := string(n.receive(link).GetData()); got != `{"id":"1","data":{"n":1}}` {
 		t.Errorf("the receiver got %s", got)
 	}
 	say(c, `{"op":"event","id":"2","type":"Order","data":{"n":2}}`)
 	if got := n.read(c); !strings.Contains(got, `"id":"2"`) {
-		t.Errorf("the component got %s", got)
+		t.Errorf("the component got %.300s", got)
 	}
 	m := n.receive(link)
 	if got := string(m.GetData()); !strings.HasPrefix(got, `{"type":"Order","time":"20`) || !strings.HasSuffix(got, `"id":"2","data":{"n":2}}`) {
@@ -167,7 +168,7 @@ func TestRowsOfOperatorsLeadToEventsAndOn(t *testing.T) {
 	}()
 	for i := range 3 {
 		if got := n.read(c); !strings.Contains(got, `"type":"Order","direction":"request"`) || !strings.Contains(got, fmt.Sprintf(`"id":"%d"`, i)) {
-			t.Errorf("the component got %s", got)
+			t.Errorf("the component got %.300s", got)
 		}
 		for name, r := range map[string]*amqp.Receiver{"copies": copies, "audit": audit, "also": also} {
 			if got := string(n.receive(r).GetData()); got != fmt.Sprintf(`{"id":"%d"}`, i) {
@@ -196,7 +197,7 @@ func TestAComponentThatAnotherStandsInFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := n.read(c); !strings.Contains(got, `"id":"1"`) {
-		t.Errorf("the component got %s", got)
+		t.Errorf("the component got %.300s", got)
 	}
 	c.End(websocket.Normal, "")
 	for until := time.Now().Add(20 * time.Second); n.events.Components()[0].Connected && time.Now().Before(until); {
@@ -219,17 +220,38 @@ func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 	for _, x := range []struct{ address, body, want string }{
 		{"event:req/T", `nonsense`, "JSON"}, {"event:req/T", `[]`, "JSON"}, {"event:req/T", `{"type":"U"}`, "event:req/U"},
 		{"event:req/T", `{"response":{"status":"OK"}}`, "event:res/T"}, {"event:res/T", `{}`, "event:req/T"}, {"event:T", `{}`, "event:req/TYPE"},
-		{"straight", `{}`, "by their names"},
+		{"straight", `{}`, "by their names"}, {"event:req/T", "{\"data\":\"\xff\"}", "UTF-8"},
 	} {
 		if err := n.send(x.address, x.body); err == nil || !strings.Contains(err.Error(), x.want) {
-			t.Errorf("%s to %s: %v", x.body, x.address, err)
+			t.Errorf("%.100s to %s: %v", x.body, x.address, err)
 		}
 	}
 	if err := n.send("event:req/T", `{}`); err != nil {
 		t.Error(err)
 	}
 	if got := n.read(c); !strings.Contains(got, `"type":"T"`) || !strings.Contains(got, `"data":null`) {
-		t.Errorf("the component got %s", got)
+		t.Errorf("the component got %.300s", got)
+	}
+}
+
+// An event of more than 1 MiB, which a component may send, comes to AMQP too, live and in a replay.
+func TestALargeEventComesToAMQP(t *testing.T) {
+	n := startNode(t)
+	c := n.component(`{"op":"hello","name":"C"}`)
+	live := n.receiver("event:req/T")
+	event := `"id":"1","type":"T","data":"` + strings.Repeat("x", 3<<20) + `"}`
+	say(c, `{"op":"event","ref":1,`+event)
+	if got := n.read(c); !strings.Contains(got, "accepted") {
+		t.Fatal(got)
+	}
+	again, err := n.session.NewReceiver(t.Context(), "event:req/T", &amqp.ReceiverOptions{Properties: map[string]any{"from_time": ""}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]*amqp.Receiver{"live": live, "again": again} {
+		if got := n.receive(r).GetData(); len(got) < 3<<20 {
+			t.Errorf("%s: %d bytes", name, len(got))
+		}
 	}
 }
 
@@ -270,5 +292,39 @@ func TestE09OneOrderForAMQPAndComponents(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Rows count the events that the router gives to components itself, and those that the node gives to others, once each.
+func TestRowsCountEvents(t *testing.T) {
+	n := startNode(t)
+	row := routetable.NewRoute("event:req/One", "event-conn:C")
+	row.Pick = routetable.PickAny
+	if _, err := n.table.Apply(routetable.Op{Verb: routetable.VerbAdd, Route: row, Columns: routetable.ColPick}); err != nil {
+		t.Fatal(err)
+	}
+	c := n.component(`{"op":"hello","name":"C"}`, `{"op":"subscribe","type":"Here","direction":"request"}`, `{"op":"subscribe","type":"Both","direction":"request"}`)
+	link := n.receiver("event:req/Both")
+	for range 3 {
+		for _, typ := range []string{"Here", "Both", "One"} {
+			say(c, `{"op":"event","id":"1","type":"`+typ+`"}`)
+			n.read(c)
+		}
+		n.receive(link)
+	}
+	want := "event:req/Both → event-conn:C 3 3 3\nevent:req/Here → event-conn:C 3 3 3\nevent:req/One → event-conn:C 3 3 3\n"
+	got := ""
+	for until := time.Now().Add(20 * time.Second); got != want && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		var lines []string
+		for r := range n.table.Snapshot().Routes() {
+			if x := n.forwarder.RowCounters(r); r.Address == "event-conn:C" {
+				lines = append(lines, fmt.Sprintf("%s → %s %d %d %d\n", r.Pattern, r.Address, x.Matched, x.Copied, x.Delivered))
+			}
+		}
+		slices.Sort(lines)
+		got = strings.Join(lines, "")
+	}
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }

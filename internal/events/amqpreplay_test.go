@@ -117,7 +117,7 @@ func TestFromTimeThatIsRefused(t *testing.T) {
 		value   any
 		want    string
 	}{
-		{"event:req/T", "yesterday", "from_time"}, {"event:req/T", int64(7), "from_time"}, {"event:req/T", "1800-01-01T00:00:00Z", "from_time"}, {"event:T", "now", "event:req/TYPE"},
+		{"event:req/T", "yesterday", "from_time"}, {"event:req/T", int64(7), "from_time"}, {"event:T", "now", "event:req/TYPE"},
 	} {
 		if _, err := n.from(x.address, x.value); err == nil || !strings.Contains(err.Error(), x.want) || !strings.Contains(err.Error(), "invalid-field") {
 			t.Errorf("%s from %v: %v", x.address, x.value, err)

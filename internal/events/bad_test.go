@@ -193,3 +193,16 @@ func (c *recording) RemoteAddr() net.Addr             { return nil }
 func (c *recording) SetReadDeadline(time.Time) error  { return nil }
 func (c *recording) SetWriteDeadline(time.Time) error { return nil }
 func (c *recording) SetDeadline(time.Time) error      { return nil }
+
+// A ring of little memory drops the last event of a type to make room for the next: that one is kept, and found.
+func TestTheEventThatMakesItsTypesLastOneGoIsKept(t *testing.T) {
+	inWorld(t, Options{WindowBytes: 400 << 10}, func(w *world) {
+		sender := w.join("S")
+		for i := range 5 {
+			sender.say(fmt.Sprintf(`{"op":"event","id":"%d","type":"T","data":%q}`, i, strings.Repeat("x", 300<<10)))
+		}
+		late := w.dial()
+		late.say(`{"op":"hello","name":"L"}`, subscribe("req/T", ""))
+		late.wants("welcome", "subscribed req/T +1", "4 replay")
+	})
+}

@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	maxFrameBytes = 4 << 20 // of a message from a component
+	maxFrameBytes = 4 << 20 // of a message from a component; over AMQP an event has at most 1 MiB
 	helloWait     = 10 * time.Second
 	probeWait     = 2 * time.Second // for a component whose name another wants
 	pingEvery     = 10 * time.Second
@@ -117,7 +117,7 @@ func (c *conn) push(frame []byte, at int64, d *dirty) {
 		return
 	}
 	c.out.push(frame, at)
-	c.r.counters.copies.Add(1)
+	c.r.copies++
 	d.note(c)
 	c.bound()
 }
@@ -131,7 +131,7 @@ func (c *conn) pushLink(payload []byte, at int64, d *dirty) {
 	}
 	c.out.say(func(b []byte) []byte { return append(b, payload...) }, c.ws.Client())
 	c.out.count(at)
-	c.r.counters.copies.Add(1)
+	c.r.copies++
 	d.note(c)
 	c.bound()
 }
@@ -465,10 +465,10 @@ func (c *conn) subscribeAsked() {
 // handle does what a frame asks for.
 func (c *conn) handle() {
 	f := &c.f
-	op, _ := text(f.op)
 	if c.done {
 		return // what was said behind unsubscribe_all
 	}
+	op, _ := text(f.op)
 	switch string(op) {
 	case "event":
 		c.handleEvent()

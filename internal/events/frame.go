@@ -3,6 +3,7 @@ package events
 import (
 	"bytes"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/websocket"
@@ -211,13 +212,19 @@ func appendTime(b []byte, at int64) []byte {
 	return append(b, '"')
 }
 
-// parseTime reads a time of the wire as Unix nanoseconds.
+// parseTime reads a time of the wire as Unix nanoseconds. One that these cannot hold is the first or the last that there is: clocks that are not set, and
+// the least and greatest times of languages, are asked for.
 func parseTime(s string) (int64, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil || t.Year() < 1970 || t.Year() > 2200 { // nanoseconds hold 1678 to 2262
+	switch {
+	case err != nil:
 		return 0, errors.New(`from_time: a time as 2026-07-01T12:00:00.5Z is wanted, "restart" or "now"`)
+	case t.Year() < 1970:
+		return 0, nil
+	case t.Year() > 2200: // nanoseconds hold 1678 to 2262
+		return math.MaxInt64, nil
 	}
-	return t.UnixNano(), nil
+	return max(t.UnixNano(), 0), nil
 }
 
 // bodySize is the length of what appendBody appends.

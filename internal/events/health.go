@@ -209,6 +209,7 @@ func (r *Router) loop() {
 func (r *Router) sweep(now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.countAll()
 	r.ring.evict(now)
 	for _, s := range r.seen[1:] {
 		s.forget(now - 2*r.ring.window) // longer than what is sent again can be
@@ -283,11 +284,20 @@ type Outbound struct {
 
 // Components tells of all components that are known, by name.
 func (r *Router) Components() []Component {
+	all, s := r.Statuses(), r.table.Snapshot()
+	for i := range all { // without the lock: it may be 100 000 types
+		all[i].Requests, all[i].Responses = subscriptions(s, keyOf(all[i].Name))
+	}
+	return all
+}
+
+// Statuses is Components without what they have subscribed to.
+func (r *Router) Statuses() []Component {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make([]Component, 0, len(r.records))
-	now, s := r.now(), r.table.Snapshot()
-	for key, rec := range r.records {
+	now := r.now()
+	for _, rec := range r.records {
 		x := Component{
 			Name: rec.name, Connected: rec.conn != nil, Health: r.health(rec, now), Raised: rec.raised,
 			Exceptions: append([]json.RawMessage{}, rec.exceptions...), Vitals: rec.vitals,
@@ -299,7 +309,6 @@ func (r *Router) Components() []Component {
 		if c := rec.conn; c != nil {
 			x.Remote, x.Outbound = c.remote, c.outbound()
 		}
-		x.Requests, x.Responses = subscriptions(s, key)
 		all = append(all, x)
 	}
 	slices.SortFunc(all, func(a, b Component) int { return strings.Compare(a.Name, b.Name) })

@@ -54,7 +54,7 @@ func (m *members) next() (name, value []byte, more bool, err error) {
 		return nil, nil, false, errJSON
 	}
 	i = skipBlank(m.b, i+1)
-	if end = skipValue(m.b, i); end < 0 {
+	if end = skipValue(m.b, i, maxDepth); end < 0 {
 		return nil, nil, false, errJSON
 	}
 	m.i, m.in = end, true
@@ -75,67 +75,69 @@ func skipBlanks(b []byte, i int) int {
 	return i
 }
 
-// skipValue gives the end of the value that begins at i; -1 where there is none.
-func skipValue(b []byte, i int) int {
-	var objects [maxDepth / 64]uint64 // a bit for each level: it is an object, not an array
-	for depth := 0; ; {
-		if i >= len(b) {
+// skipValue gives the end of the value that begins at i; -1 where there is none. depth is how many objects and arrays may be open in it.
+func skipValue(b []byte, i, depth int) int {
+	if i >= len(b) {
+		return -1
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{':
+		return skipObject(b, i, depth-1)
+	case '[':
+		return skipArray(b, i, depth-1)
+	}
+	return skipScalar(b, i)
+}
+
+func skipObject(b []byte, i, depth int) int {
+	if depth < 0 {
+		return -1
+	}
+	if i = skipBlank(b, i+1); i < len(b) && b[i] == '}' {
+		return i + 1
+	}
+	for {
+		if i = skipName(b, i); i < 0 {
 			return -1
 		}
-		switch c := b[i]; c {
-		case '{', '[':
-			if depth == maxDepth {
-				return -1
-			}
-			objects[depth/64] &^= 1 << (depth % 64)
-			i = skipBlank(b, i+1)
-			if i < len(b) && b[i] == c+2 { // "}" and "]" are two behind "{" and "["
-				i++
-				break
-			}
-			if c == '{' {
-				objects[depth/64] |= 1 << (depth % 64)
-				if i = skipName(b, i); i < 0 {
-					return -1
-				}
-			}
-			depth++
-			continue
-		case '"':
-			i = skipString(b, i)
-		default:
-			i = skipScalar(b, i)
-		}
-		if i < 0 {
+		if i = skipValue(b, i, depth); i < 0 {
 			return -1
 		}
-		var open bool
-		if i, depth, open = skipEnds(b, i, depth, &objects); i < 0 || !open {
-			return i
+		switch i = skipBlank(b, i); {
+		case i == len(b):
+			return -1
+		case b[i] == '}':
+			return i + 1
+		case b[i] != ',':
+			return -1
 		}
+		i = skipBlank(b, i+1)
 	}
 }
 
-// skipEnds goes on behind a value: past the ends of what it was the last of, to the next value where something is still open.
-func skipEnds(b []byte, i, depth int, objects *[maxDepth / 64]uint64) (end, still int, open bool) {
-	for depth > 0 {
-		if i = skipBlank(b, i); i == len(b) {
-			return -1, 0, false
-		}
-		isObject := objects[(depth-1)/64]>>((depth-1)%64)&1 == 1
-		switch c := b[i]; {
-		case c == ',' && isObject:
-			return skipName(b, skipBlank(b, i+1)), depth, true
-		case c == ',':
-			return skipBlank(b, i+1), depth, true
-		case c == '}' && isObject, c == ']' && !isObject:
-			depth--
-			i++
-		default:
-			return -1, 0, false
-		}
+func skipArray(b []byte, i, depth int) int {
+	if depth < 0 {
+		return -1
 	}
-	return i, 0, false
+	if i = skipBlank(b, i+1); i < len(b) && b[i] == ']' {
+		return i + 1
+	}
+	for {
+		if i = skipValue(b, i, depth); i < 0 {
+			return -1
+		}
+		switch i = skipBlank(b, i); {
+		case i == len(b):
+			return -1
+		case b[i] == ']':
+			return i + 1
+		case b[i] != ',':
+			return -1
+		}
+		i = skipBlank(b, i+1)
+	}
 }
 
 // skipName gives where the value begins behind a name and its colon.
@@ -149,51 +151,48 @@ func skipName(b []byte, i int) int {
 	return skipBlank(b, i+1)
 }
 
-// skipString gives the end of the string that begins at i, quotes and all.
+// skipString gives the end of the string that begins at i, quotes and all. It looks at eight bytes at a time while there are.
 func skipString(b []byte, i int) int {
 	if i >= len(b) || b[i] != '"' {
 		return -1
 	}
-	for i++; i < len(b); i++ {
-		if i = skipPlain(b, i); i == len(b) {
-			return -1
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for i++; i < len(b); {
+		if i+8 <= len(b) {
+			x := binary.LittleEndian.Uint64(b[i:])
+			// The lowest bit that is set is that of a quote, a backslash or a control character; those above it need not be.
+			found := ((x ^ '"'*ones - ones) | (x ^ '\\'*ones - ones) | (x - ' '*ones)) &^ x & highs
+			if found == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(found) / 8
 		}
-		switch b[i] {
-		case '"':
+		switch c := b[i]; {
+		case c == '"':
 			return i + 1
-		case '\\':
-			if i++; i == len(b) {
-				return -1
-			}
-			if b[i] == 'u' {
-				if i += 4; i >= len(b) || !isHex(b[i-3]) || !isHex(b[i-2]) || !isHex(b[i-1]) || !isHex(b[i]) {
-					return -1
-				}
-			} else if bytes.IndexByte([]byte(`"\/bfnrt`), b[i]) < 0 {
-				return -1
-			}
+		case c >= ' ' && c != '\\':
+			i++
 		default:
-			return -1
+			if i = skipEscape(b, i); i < 0 {
+				return -1
+			}
 		}
 	}
 	return -1
 }
 
-// skipPlain goes on to a quote, a backslash, a control character, or the end, eight bytes at a time while there are.
-func skipPlain(b []byte, i int) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	for ; i+8 <= len(b); i += 8 {
-		x := binary.LittleEndian.Uint64(b[i:])
-		quote, slash := x^'"'*ones, x^'\\'*ones
-		// The lowest bit that is set is that of a byte sought; those above it need not be.
-		if found := ((quote-ones)&^quote | (slash-ones)&^slash | (x-' '*ones)&^x) & highs; found != 0 {
-			return i + bits.TrailingZeros64(found)/8
-		}
+// skipEscape gives the end of the escape that begins at i.
+func skipEscape(b []byte, i int) int {
+	switch {
+	case i+1 >= len(b) || b[i] != '\\':
+		return -1
+	case bytes.IndexByte([]byte(`"\/bfnrt`), b[i+1]) >= 0:
+		return i + 2
+	case b[i+1] == 'u' && i+6 <= len(b) && isHex(b[i+2]) && isHex(b[i+3]) && isHex(b[i+4]) && isHex(b[i+5]):
+		return i + 6
 	}
-	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
-		i++
-	}
-	return i
+	return -1
 }
 
 func isHex(c byte) bool {
@@ -202,22 +201,27 @@ func isHex(c byte) bool {
 
 // skipScalar gives the end of true, false, null or a number.
 func skipScalar(b []byte, i int) int {
-	word := ""
 	switch b[i] {
 	case 't':
-		word = "true"
+		return skipWord(b, i, "true")
 	case 'f':
-		word = "false"
+		return skipWord(b, i, "false")
 	case 'n':
-		word = "null"
-	case '-':
-		i++
+		return skipWord(b, i, "null")
 	}
-	if word != "" {
-		if len(b)-i >= len(word) && string(b[i:i+len(word)]) == word {
-			return i + len(word)
-		}
-		return -1
+	return skipNumber(b, i)
+}
+
+func skipWord(b []byte, i int, word string) int {
+	if len(b)-i >= len(word) && string(b[i:i+len(word)]) == word {
+		return i + len(word)
+	}
+	return -1
+}
+
+func skipNumber(b []byte, i int) int {
+	if b[i] == '-' {
+		i++
 	}
 	from := i
 	if i = skipDigits(b, i); i == from || b[from] == '0' && i > from+1 {

@@ -2,9 +2,12 @@ package events
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 )
 
 var frames = []string{
@@ -108,7 +111,12 @@ func TestTimesGoThereAndBack(t *testing.T) {
 			t.Errorf("%s, want %s", text, want)
 		}
 	}
-	for _, bad := range []string{"", "yesterday", "2026-07-01", "2026-07-01T12:00:00", "1234567890", "9999-07-01T12:00:00Z"} {
+	for text, want := range map[string]int64{"9999-12-31T23:59:59.9999999Z": math.MaxInt64, "0001-01-01T00:00:00Z": 0, "1969-12-31T23:59:59Z": 0, "1970-01-01T00:00:00+01:00": 0} {
+		if got, err := parseTime(text); got != want || err != nil {
+			t.Errorf("%s is read as %d, %v", text, got, err)
+		}
+	}
+	for _, bad := range []string{"", "yesterday", "2026-07-01", "2026-07-01T12:00:00", "1234567890"} {
 		if _, err := parseTime(bad); err == nil {
 			t.Errorf("%q is read", bad)
 		}
@@ -125,6 +133,30 @@ func TestReadingAnEventAllocatesNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestAMQPMessagesOfEventsAllocateNothing(t *testing.T) {
+	var f frame
+	var e event
+	if f.parse([]byte(frameOf200)) != nil || f.event(&e) != nil {
+		t.Fatal("not read")
+	}
+	r := &Router{}
+	k := newKind("Order", false)
+	rg := ring{window: 1e9, max: 1 << 20}
+	rg.add(k, 1, 0, 0, e.bodySize(), e.appendBody)
+	p := &linkReplay{v: rg.view(k, 0, 1), k: k}
+	var dst []byte
+	if n := testing.AllocsPerRun(100, func() {
+		r.message(k, &e, 1e18)
+		dst = p.Append(dst[:0])
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	var m wire.Message
+	if err := m.Parse(dst); err != nil || m.Properties.MessageID != "0192f3a1-7c11-7b3e-9d2e-5a6f00112233" || len(m.Data) != 1 || !strings.HasSuffix(string(m.Data[0]), `"x":0},"replay":true}`) {
+		t.Errorf("got %+v, %v", m, err)
 	}
 }
 

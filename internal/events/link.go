@@ -559,17 +559,17 @@ type LinkState struct {
 
 // Links tells of the routers that are linked, by id.
 func (r *Router) Links() []LinkState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	all := []LinkState{}
-	s := r.table.Snapshot()
-	for key, c := range r.conns {
-		if c.link == nil {
-			continue
+	r.mu.Lock()
+	for _, c := range r.conns {
+		if c.link != nil {
+			all = append(all, LinkState{Router: c.link.router, Remote: c.remote, Dialled: c.link.dialled, Outbound: c.outbound()})
 		}
-		x := LinkState{Router: c.link.router, Remote: c.remote, Dialled: c.link.dialled, Outbound: c.outbound()}
-		x.Requests, x.Responses = subscriptions(s, key)
-		all = append(all, x)
+	}
+	r.mu.Unlock()
+	s := r.table.Snapshot()
+	for i := range all {
+		all[i].Requests, all[i].Responses = subscriptions(s, linkPrefix+keyOf(all[i].Router))
 	}
 	slices.SortFunc(all, func(a, b LinkState) int { return strings.Compare(a.Router, b.Router) })
 	return all

@@ -10,13 +10,24 @@ const (
 	chunkBytes = 256 << 10
 	headBytes  = 28  // of an entry: time, seq, kind, origin, length of the body
 	kindCost   = 512 // what a kind with events is counted as, beside them
+	runCost    = 24  // a kind in a chunk
 	refCost    = 10  // and the place of an event among those of its kind
 )
 
 // chunk is a piece of the ring's memory. What was used of it never changes, so that a replay reads it without the lock.
 type chunk struct {
-	b    []byte // all of it; set when it is made
-	used int    // bytes: the ring's
+	b []byte // all of it; set when it is made
+
+	// The ring's.
+	used   int   // bytes
+	newest int64 // when its last event came
+	runs   []run // of each kind that has events in it
+}
+
+// run is how many events of a kind a chunk has: what goes when it does, told without a look at them.
+type run struct {
+	kind *kind
+	n    int
 }
 
 // entry is an event in the ring.
@@ -56,6 +67,7 @@ type ring struct {
 	count  int
 	kinds  []*kind // by id; nil is a free id
 	free   []uint32
+	adding *kind // an event of it comes: it is not forgotten for want of others
 
 	dropped uint64 // events that went for want of memory, within their window
 	evicted uint64 // that went because their window was over
@@ -67,9 +79,12 @@ type kind struct {
 	response bool
 	address  string // event:req/TYPE, event:res/TYPE
 	head     []byte // of its frames: `{"op":"event","type":TYPE,"direction":D,"time":"`
+	bodyHead []byte // of what AMQP is sent: `{"type":TYPE,"time":"`
 	id       uint32
 	named    bool    // it has an id in the ring
 	places   []place // of its events in the ring
+	in       *chunk  // the chunk of the last of them
+	run      int     // and its place in the runs of that
 
 	plan plan // the sequencer's
 }
@@ -78,6 +93,7 @@ func newKind(typ string, response bool) *kind {
 	k := &kind{typ: typ, response: response, address: addressOf(typ, response)}
 	k.head = append(appendText(append(k.head, `{"op":"event","type":`...), typ), `,"direction":"`...)
 	k.head = append(append(k.head, directionOf(response)...), `","time":"`...)
+	k.bodyHead = append(appendText(append(k.bodyHead, `{"type":`...), typ), `,"time":"`...)
 	return k
 }
 
@@ -97,7 +113,9 @@ func directionOf(response bool) string {
 
 // add keeps an event whose body write appends; n is at least the length of that.
 func (r *ring) add(k *kind, at int64, origin uint32, seq uint64, n int, write func([]byte) []byte) (body []byte) {
+	r.adding = k
 	c := r.room(headBytes + n)
+	r.adding = nil
 	if !k.named {
 		r.nameKind(k)
 	}
@@ -109,7 +127,13 @@ func (r *ring) add(k *kind, at int64, origin uint32, seq uint64, n int, write fu
 	b = binary.LittleEndian.AppendUint32(b, 0)
 	b = write(b)
 	binary.LittleEndian.PutUint32(b[from+24:], uint32(len(b)-from-headBytes))
-	c.used = len(b)
+	c.used, c.newest = len(b), at
+	if k.in != c {
+		k.in, k.run = c, len(c.runs)
+		c.runs = append(c.runs, run{kind: k})
+		r.bytes += runCost
+	}
+	c.runs[k.run].n++
 	k.places = append(k.places, place((r.first+uint64(len(r.chunks))-1)<<32|uint64(from)))
 	r.count++
 	r.bytes += refCost
@@ -144,42 +168,37 @@ func (r *ring) nameKind(k *kind) {
 
 // evict forgets the chunks all of whose events are older than the window.
 func (r *ring) evict(now int64) {
-	for len(r.chunks) > 0 && r.newest(r.chunks[0]) < now-r.window {
+	for len(r.chunks) > 0 && r.chunks[0].newest < now-r.window {
 		r.evicted += uint64(r.dropFirst())
 	}
-}
-
-// newest is the time of the last event of a chunk.
-func (r *ring) newest(c *chunk) (at int64) {
-	for b := c.b[:c.used]; len(b) > 0; {
-		e := entryAt(b)
-		at, b = e.at, b[headBytes+len(e.body):]
-	}
-	return at
 }
 
 // dropFirst forgets the oldest chunk, and tells how many events were in it.
 func (r *ring) dropFirst() (n int) {
 	c := r.chunks[0]
-	for b := c.b[:c.used]; len(b) > 0; n++ {
-		e := entryAt(b)
-		b = b[headBytes+len(e.body):]
-		k := r.kinds[e.kind]
-		if k.places = k.places[1:]; len(k.places) == 0 {
-			k.places, k.named = nil, false
-			r.kinds[k.id] = nil
-			r.free = append(r.free, k.id)
-			r.bytes -= kindCost
-			if r.forget != nil {
-				r.forget(k)
-			}
+	for _, of := range c.runs {
+		n += of.n
+		k := of.kind
+		if k.places = k.places[of.n:]; len(k.places) == 0 {
+			r.unnameKind(k)
 		}
 	}
 	r.chunks = slices.Clone(r.chunks[1:]) // a view may read the list that was
 	r.first++
 	r.count -= n
-	r.bytes -= len(c.b) + n*refCost
+	r.bytes -= len(c.b) + n*refCost + len(c.runs)*runCost
 	return n
+}
+
+// unnameKind takes the id of a kind that has no events any more.
+func (r *ring) unnameKind(k *kind) {
+	k.places, k.named, k.in = nil, false, nil
+	r.kinds[k.id] = nil
+	r.free = append(r.free, k.id)
+	r.bytes -= kindCost
+	if r.forget != nil && k != r.adding {
+		r.forget(k)
+	}
 }
 
 // view is events of one kind, as they are in the ring when it is made: oldest first. It is read without the lock, and what it has does not go

@@ -96,6 +96,8 @@ type Router struct {
 
 	mu        sync.Mutex // the sequencer: an event is stamped, kept, looked up and queued under it, and a subscription made
 	last      int64      // the last stamp
+	taken     uint64     // events
+	copies    uint64     // queued for components and routers; what the node sends on is the node's
 	ring      ring
 	kinds     [2]map[string]*kind // requests and responses that are in the ring, by type
 	open      map[*conn]struct{}  // connections, whether or not they have a name
@@ -113,6 +115,7 @@ type Router struct {
 	linkFrame []byte
 	sent      []byte
 	inlet     *forwarder.Inlet // for hops that are not ours; nil: there is no node
+	node      *forwarder.Node  // the same
 	stamp     stamp
 	stopping  bool
 	kept      bool // the row of the ring is there

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/websocket"
@@ -24,12 +25,18 @@ type plan struct {
 	to     []*conn // each gets a copy
 	links  []*conn // the same, where the event may cross
 	oneOf  []pool  // one of each gets one
+
+	rows   []*routetable.Route // of the router's own that were used each time: of components, routers and the ring
+	uses   uint64              // since they were counted
+	usedAt int64
 }
 
 // pool is a group of rows of which one is used.
 type pool struct {
 	first bool // the first that is there; else that with the least to do
 	of    []*conn
+	rows  []*routetable.Route // of each
+	used  []uint64
 }
 
 // publish gives an event that came here first its place in the order: it is stamped, kept, looked up and queued for its components. What has to be
@@ -49,7 +56,7 @@ func (r *Router) publishFrom(from *conn, origin string, seq uint64, e *event, d 
 	} else if number = r.originOf(origin); number == 0 || !r.seen[number].add(seq, at) {
 		return 0
 	}
-	r.counters.events.Add(1)
+	r.taken++
 	k := r.kindOf(e)
 	p := r.planOf(k)
 	b, frameAt := websocket.BeginFrame(r.frame[:0], false)
@@ -69,16 +76,19 @@ func (r *Router) publishFrom(from *conn, origin string, seq uint64, e *event, d 
 	for _, c := range p.to {
 		c.push(b, at, d)
 	}
-	for _, g := range p.oneOf {
-		if c := g.choose(); c != nil {
-			c.push(b, at, d)
-		}
+	for i := range p.oneOf {
+		p.oneOf[i].choose().push(b, at, d)
 	}
 	if p.others && r.inlet != nil {
-		r.sendOn(k, e, at)
+		r.sendOn(k, e, at) // it counts for all rows
+	} else {
+		p.uses, p.usedAt = p.uses+1, at
 	}
 	if !p.routed && !sent {
 		r.dropped(k, at)
+	}
+	if !p.keep {
+		r.count(p) // the kind is not kept either
 	}
 	if cap(b) > maxScratch {
 		r.frame = nil
@@ -137,7 +147,10 @@ func (r *Router) kindOf(e *event) *kind {
 	return k
 }
 
-func (r *Router) forgetKind(k *kind) { delete(r.kinds[direction(k.response)], k.typ) }
+func (r *Router) forgetKind(k *kind) {
+	r.count(&k.plan)
+	delete(r.kinds[direction(k.response)], k.typ)
+}
 
 func direction(response bool) int {
 	if response {
@@ -153,7 +166,8 @@ func (r *Router) planOf(k *kind) *plan {
 		p.generation = s.Generation()
 		return p
 	}
-	*p = plan{made: true, generation: s.Generation(), joined: r.joined, to: p.to[:0], links: p.links[:0], oneOf: p.oneOf[:0]}
+	r.count(p)
+	*p = plan{made: true, generation: s.Generation(), joined: r.joined, to: p.to[:0], links: p.links[:0], oneOf: p.oneOf[:0], rows: p.rows[:0]}
 	r.groups = s.LookupInto(r.groups[:0], k.address, nil)
 	for i := range r.groups {
 		r.planGroup(p, s, &r.groups[i], 1)
@@ -164,6 +178,7 @@ func (r *Router) planOf(k *kind) *plan {
 // planGroup adds the components that a group of rows leads to: each of them once.
 func (r *Router) planGroup(p *plan, s *routetable.Snapshot, g *routetable.Group, depth int) {
 	var of []*conn
+	var rows []*routetable.Route
 	for i := range g.Matches {
 		m := &g.Matches[i]
 		if m.Problem != "" {
@@ -175,14 +190,16 @@ func (r *Router) planGroup(p *plan, s *routetable.Snapshot, g *routetable.Group,
 		switch m.Hop.Scheme {
 		case "replay":
 			p.keep = true
+			p.rows = append(p.rows, m.Route)
 		case "event-conn":
 			c := r.conns[m.Hop.Name]
 			if c != nil && c.link != nil {
 				if !slices.Contains(p.links, c) {
 					p.links = append(p.links, c)
+					p.rows = append(p.rows, m.Route)
 				}
 			} else if c != nil && !slices.Contains(of, c) {
-				of = append(of, c)
+				of, rows = append(of, c), append(rows, m.Route)
 			}
 		case routetable.NullAddress:
 		default:
@@ -196,28 +213,60 @@ func (r *Router) planGroup(p *plan, s *routetable.Snapshot, g *routetable.Group,
 		}
 	}
 	if g.Pick != routetable.PickAll && len(of) > 0 {
-		p.oneOf = append(p.oneOf, pool{g.Pick == routetable.PickFirst, of})
+		p.oneOf = append(p.oneOf, pool{g.Pick == routetable.PickFirst, of, rows, make([]uint64, len(of))})
 		return
 	}
-	for _, c := range of {
+	for i, c := range of {
 		if !slices.Contains(p.to, c) {
-			p.to = append(p.to, c)
+			p.to, p.rows = append(p.to, c), append(p.rows, rows[i])
 		}
 	}
 }
 
-// choose picks a component of a pool.
-func (g *pool) choose() (best *conn) {
-	least := 0
-	for _, c := range g.of {
-		if g.first {
-			return c
-		}
-		if n := c.depth(); best == nil || n < least {
-			best, least = c, n
+// count tells the node how often the rows of a plan were used since the last time. Called under the lock.
+func (r *Router) count(p *plan) {
+	if p.uses == 0 || r.node == nil {
+		return
+	}
+	add := func(row *routetable.Route, n uint64) {
+		if n > 0 {
+			r.node.AddToRow(row, admin.RowCounters{Matched: n, Copied: n, Delivered: n, LastUsed: time.Unix(0, p.usedAt)})
 		}
 	}
-	return best
+	for _, row := range p.rows {
+		add(row, p.uses)
+	}
+	for _, g := range p.oneOf {
+		for i, row := range g.rows {
+			add(row, g.used[i])
+			g.used[i] = 0
+		}
+	}
+	p.uses = 0
+}
+
+// countAll does that for all plans: it is for a clock. Called under the lock.
+func (r *Router) countAll() {
+	for _, m := range r.kinds {
+		for _, k := range m {
+			r.count(&k.plan)
+		}
+	}
+}
+
+// choose picks a component of a pool, which has one.
+func (g *pool) choose() *conn {
+	best, least := 0, 0
+	for i, c := range g.of {
+		if g.first {
+			break
+		}
+		if n := c.depth(); i == 0 || n < least {
+			best, least = i, n
+		}
+	}
+	g.used[best]++
+	return g.of[best]
 }
 
 var (

@@ -10,8 +10,6 @@ import (
 
 // counters are what a router counts.
 type counters struct {
-	events      atomic.Uint64 // that were taken
-	copies      atomic.Uint64 // queued for components and routers; what the node sends on is the node's
 	slow        atomic.Uint64 // times that one came to its soft limit
 	disconnects atomic.Uint64 // that one came to its hard limit
 	connects    atomic.Uint64 // components, and routers that were linked
@@ -38,10 +36,9 @@ type Stats struct {
 // Stats tells what there is and what was.
 func (r *Router) Stats() Stats {
 	n := &r.counters
-	s := Stats{
-		Events: n.events.Load(), Copies: n.copies.Load(), Slowed: n.slow.Load(), Disconnects: n.disconnects.Load(), Connects: n.connects.Load(),
-	}
+	s := Stats{Slowed: n.slow.Load(), Disconnects: n.disconnects.Load(), Connects: n.connects.Load()}
 	r.mu.Lock()
+	s.Events, s.Copies = r.taken, r.copies
 	s.Kept, s.KeptBytes, s.Evicted, s.Dropped = r.ring.count, r.ring.bytes, r.ring.evicted, r.ring.dropped
 	all := r.list()
 	r.mu.Unlock()

@@ -26,13 +26,13 @@ var floors = map[string]int{
 	"internal/web":  5,
 	"internal/mesh": 4, "internal/relay": 4, "internal/events": 4, "internal/components": 4, "internal/cluster": 4,
 	"forwarder": 3, "messenger": 3, "internal/users": 3, "internal/load": 3, "messenger/relay": 3, "messenger/event": 3, "messenger/component": 3,
-	"internal/admin": 2, "internal/amqp": 2, "internal/nats": 2,
+	"internal/admin": 2, "internal/amqp": 2, "internal/nats": 2, "internal/grpc": 2,
 	"routetable": 1, "internal/amqp/engine": 1, "internal/websocket": 1,
 	"internal/amqp/wire": 0, "internal/journal": 0, "internal/socket": 0,
 }
 
 // house are packages of tests and tools, which no product package may import.
-var house = []string{"internal/house", "internal/house/certs", "internal/house/leaks", "internal/house/mix", "internal/house/relaybench", "internal/house/testsum", "interop"}
+var house = []string{"internal/house", "internal/house/certs", "internal/house/doorbench", "internal/house/leaks", "internal/house/mix", "internal/house/testsum", "interop"}
 
 // dependencies tells which packages may use what is not in the standard library, by prefix of the import path.
 var dependencies = map[string][]string{
@@ -43,10 +43,11 @@ var dependencies = map[string][]string{
 	"github.com/gobwas/ws":                {"internal/websocket"},
 	"github.com/nats-io":                  {"internal/nats"},
 	"github.com/fxamacker/cbor/v2":        {"internal/mesh"},
-	"google.golang.org/grpc":              {"internal/components", "messenger/component"},
+	"golang.org/x/net":                    {"internal/grpc"},
+	"google.golang.org/grpc":              {"messenger/component"},
 	"google.golang.org/protobuf":          {"internal/components", "messenger/component"},
 	"github.com/prometheus/client_golang": {"internal/web"},
-	"github.com/Azure/go-amqp":            {"internal/ctl"},
+	"github.com/Azure/go-amqp":            {"internal/ctl", "internal/house/doorbench"},
 	"github.com/spf13/cobra":              {"cmd/router", "cmd/routectl", "internal/ctl"},
 	"go.uber.org/goleak":                  {"internal/house/leaks"},
 	"github.com/spf13/pflag":              {"cmd/router", "cmd/routectl", "internal/ctl"},
@@ -60,7 +61,7 @@ var entrances = map[string]string{
 }
 
 // testDependencies may be used by every test, and by nothing else; so may Azure/go-amqp, the independent client.
-var testDependencies = []string{"github.com/Azure/go-amqp", "go.uber.org/goleak", "pgregory.net/rapid"}
+var testDependencies = []string{"google.golang.org/grpc", "golang.org/x/net/http2", "github.com/Azure/go-amqp", "go.uber.org/goleak", "pgregory.net/rapid"}
 
 // pkg is a package as go list tells of it.
 type pkg struct {

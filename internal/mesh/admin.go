@@ -1,5 +1,7 @@
 package mesh
 
+import "strings"
+
 // adminCommand is one command of Rembus (rembus.md, 4).
 type adminCommand struct {
 	boss bool // it is for admins alone
@@ -83,6 +85,9 @@ func (l *link) propagated(f *Frame, c *command, change func(t *twin, topic strin
 	if !l.m.markAndBroadcast(l, t, f, c) {
 		return StatusOK, nil
 	}
+	if l.dialled != nil {
+		l.dialled.told(strings.TrimPrefix(*c.Cmd, "un"), topic)
+	}
 	return done(change(t, topic), refusal)
 }
 
@@ -140,11 +145,16 @@ func (l *link) handleNews(_ *Frame, c *command) (Status, []byte) {
 
 func (l *link) handleSetup(_ *Frame, c *command) (Status, []byte) {
 	t := l.twin.Load()
-	if c.Kin != 0 && t.named && t.relays.Load() {
+	if c.Kin != 0 && !l.m.o.Server && t.named && t.relays.Load() {
 		t.setReactive(true)
+		answer := appendWide(appendText([]byte{majorMap<<5 | 1}, newsCommand), l.m.mark)
+		if l.m.lets(t, c.Door) {
+			answer[0]++
+			answer = appendBytes(appendText(answer, "amqp"), c.Door)
+		}
 		l.m.kin.up(t, c.Kin)
 		t.flush(l)
-		return StatusOK, appendWide(appendText([]byte{majorMap<<5 | 1}, "fingerpost"), l.m.mark)
+		return StatusOK, answer
 	}
 	ok := l.m.setup(t, c.Exposers, c.Subscribers)
 	t.setReactive(true)
@@ -283,6 +293,7 @@ func (m *Mesh) arrived(t *twin, l *link) {
 
 // left does what is to be done when a connection has ended and its twin has no other.
 func (m *Mesh) left(t *twin, l *link) {
+	m.leaves(t)
 	m.kin.down(t)
 	if !t.named {
 		m.withdraw(t)

@@ -7,20 +7,23 @@ import (
 
 // An envelope is the AMQP message by which something of Rembus crosses the node. Its payload is verbatim:
 //
-//	properties: message-id (the id, binary), to (topic:T, rpc:T, node:N), subject (of a direct request the topic), content-type
+//	properties: message-id (the id, binary), to (topic:T, rpc:T, node:N), subject (of a direct request the topic), reply-to and correlation-id (of a
+//	request to others than peers), content-type
 //	application properties: rembus-flags (ubyte), where there are any
 //	data
 //
 // The content-type is application/cbor. Only an array of one byte string, written the shortest way, is those bytes without one: that is what AMQP
 // clients send and get (DESIGN §8, bodies across systems). The fields stand in this layout always, so that our own outlets need no parser.
 type envelope struct {
-	to      []byte
-	subject []byte
-	id      []byte
-	hasID   bool
-	flags   byte
-	raw     bool // data is the one argument, a byte string; else it is the payload
-	data    []byte
+	to          []byte
+	subject     []byte
+	id          []byte
+	hasID       bool
+	flags       byte
+	replyTo     string // of a request to others than peers
+	correlation []byte // with it
+	raw         bool   // data is the one argument, a byte string; else it is the payload
+	data        []byte
 }
 
 const (
@@ -62,7 +65,11 @@ func appendEnvelope(b []byte, scheme string, name []byte, e *envelope) []byte {
 	} else {
 		b = appendStr(b, "", e.subject)
 	}
-	b = append(b, 0x40, 0x40) // reply-to, correlation-id
+	if e.replyTo == "" {
+		b = append(b, 0x40, 0x40) // reply-to, correlation-id
+	} else {
+		b = append(append(appendStr(b, "", []byte(e.replyTo)), 0xa0, byte(len(e.correlation))), e.correlation...)
+	}
 	if raw {
 		b = append(b, 0x40)
 	} else {
@@ -113,7 +120,14 @@ func (e *envelope) open(b []byte) error {
 	} else {
 		e.subject = str()
 	}
-	at += 2
+	if b[at] == 0x40 {
+		at += 2
+	} else {
+		e.replyTo = string(str())
+		n := int(b[at+1])
+		e.correlation = b[at+2 : at+2+n]
+		at += 2 + n
+	}
 	if b[at] == 0x40 {
 		e.raw = true
 		at++

@@ -65,6 +65,9 @@ const maxMarks = 256
 // adminBroadcast sends a command to every named neighbour that is there, but who it came from and those that it was sent to already
 // (admin_broadcast, color_admin).
 func (m *Mesh) adminBroadcast(by *link, from *twin, f *Frame, c *command) {
+	if m.o.Server {
+		return
+	}
 	for _, t := range m.neighbours(from) {
 		if slices.Contains(c.Touched, t.name) || t.kin.Load() != 0 { // those of our kind are told by news
 			continue

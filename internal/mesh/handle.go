@@ -1,10 +1,13 @@
 package mesh
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/amqp/wire"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -180,12 +183,39 @@ func (l *link) request(scheme string, name []byte, f *Frame) error {
 	if f.Target != nil {
 		e.subject = f.Name
 	}
+	if l.m.isForeign(scheme + string(name)) {
+		return l.requestOfOthers(scheme, name, f, e)
+	}
 	b := appendEnvelope(nil, scheme, name, e)
 	l.source.taken = false
 	err := l.in.Send(b, nil)
 	l.in.Flush()
 	if err == nil && !l.source.taken {
 		l.refuse(f.ID, StatusMethodAway, string(f.Name)+": method unavailable")
+	}
+	return err
+}
+
+// requestOfOthers is request where the rows lead to others than peers: they are given an address for the answer. Where nobody takes the message, the asker is
+// told when that is known.
+func (l *link) requestOfOthers(scheme string, name []byte, f *Frame, e *envelope) error {
+	q := &question{from: l.twin.Load(), id: f.ID, topic: string(f.Name), data: append([]byte(nil), f.Data...)}
+	id, ok := l.m.await(q)
+	if !ok {
+		l.refuse(f.ID, StatusMethodAway, q.topic+": too many requests wait")
+		return nil
+	}
+	e.replyTo, e.correlation = l.m.answerPrefix()+hex.EncodeToString(id.Bytes()), id.Bytes()
+	l.source.taken = false
+	m, asker := l.m, q.from
+	err := l.in.Send(appendEnvelope(nil, scheme, name, e), func(o forwarder.Outcome) {
+		if o.Kind != wire.Accepted && m.own.answered(id) != nil {
+			asker.send(nil, &Frame{Type: Response, ID: q.id, Status: StatusMethodAway, Data: appendText(nil, q.topic+": method unavailable")})
+		}
+	})
+	l.in.Flush()
+	if l.source.taken { // a peer had it after all
+		m.own.answered(id)
 	}
 	return err
 }
@@ -228,7 +258,7 @@ func (m *Mesh) builtin(topic string) (answer []byte, ok bool) {
 func (m *Mesh) implementor(t *twin, topic string) (Status, string) {
 	var room [4]routetable.Group
 	groups := m.table.Snapshot().LookupInto(room[:0], "rpc:"+topic, nil)
-	if len(groups) == 0 {
+	if len(groups) == 0 || m.o.Server && !m.isForeign("rpc:"+topic) {
 		return StatusNoMethod, topic + ": method unknown"
 	}
 	own := false
@@ -244,7 +274,7 @@ func (m *Mesh) implementor(t *twin, topic string) (Status, string) {
 			switch other := m.twinOf(hop.Name); {
 			case other == t:
 				own = true
-			case other != nil && other.open.Load() && other.meets(t):
+			case other != nil && other.open.Load() && t.reaches(other):
 				return StatusOK, ""
 			}
 		}
@@ -258,9 +288,12 @@ func (m *Mesh) implementor(t *twin, topic string) (Status, string) {
 // meets tells whether two twins are of one tenant. A link to a router is of the tenant of its name.
 func (t *twin) meets(o *twin) bool { return t.tenant == o.tenant }
 
+// reaches tells whether what a twin says may go to another. A server relays nothing (relay_rule).
+func (t *twin) reaches(o *twin) bool { return !t.m.o.Server && t.meets(o) }
+
 // targetState tells whether a request that names a component can go there (manage_target).
 func (m *Mesh) targetState(t *twin, target, topic string) Status {
-	if badName(target) != "" {
+	if badName(target) != "" || m.o.Server && !m.isForeign("node:"+target) {
 		return StatusNoTarget
 	}
 	var room [2]routetable.Group
@@ -312,6 +345,9 @@ func (l *link) handleResponse(f *Frame) {
 	}
 	if q.answers != nil {
 		q.answers(f)
+		if f.Status == StatusOK {
+			l.copyRequest(q)
+		}
 		return
 	}
 	answer := *f

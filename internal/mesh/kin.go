@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/routetable"
@@ -21,7 +22,8 @@ type kin struct {
 	near   map[uint64][]*twin // neighbours, by their mark; the first is used
 	placed map[uint64]place   // where rows of other routers lead
 
-	wake chan struct{}
+	wake      chan struct{}
+	regranted atomic.Bool // who may use private topics has changed
 }
 
 // place is where the rows of a router lead.
@@ -56,6 +58,15 @@ func (k *kin) clean() {
 	}
 }
 
+// regrant has the rows of other routers be written anew: others may use private topics now.
+func (k *kin) regrant() {
+	k.regranted.Store(true)
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
 // run tells neighbours what changes here.
 func (k *kin) run() {
 	for {
@@ -66,6 +77,11 @@ func (k *kin) run() {
 		}
 		own, all := k.m.names.changes()
 		k.mu.Lock()
+		if k.regranted.Swap(false) {
+			for origin, p := range k.placed {
+				k.placeAll(p, origin)
+			}
+		}
 		var list []news
 		for pattern, alive := range own {
 			if t, ok := thingOf(pattern); ok {
@@ -246,6 +262,8 @@ func (k *kin) placeOne(commands []admin.Command, p place, n news) []admin.Comman
 	return append(commands, admin.Unsubscribe{Origin: r.Origin, Pattern: r.Pattern, Address: r.Address})
 }
 
+// row makes the row of a thing of another router, ok is false where there is none: the neighbour on the way there has to be among those that may use a private
+// topic, by what this router knows itself.
 func (k *kin) row(p place, origin uint64, t thing) (r routetable.Route, ok bool) {
 	switch t.kind {
 	case thingTopic:
@@ -253,11 +271,12 @@ func (k *kin) row(p place, origin uint64, t thing) (r routetable.Route, ok bool)
 	case thingMethod:
 		r, ok = k.m.implementation(p.name, t.name)
 	}
+	ok = ok && (!k.m.private.Load() || k.m.allowed(p.name, t.name))
 	r.Origin, r.Order = placedOrigin(p, origin), p.hops
 	return r, ok
 }
 
-// announce tells routers of another kind of a topic or method that came or went here by news.
+// announce tells routers of another kind of a topic or method that came or went here otherwise than by a command that they are sent too.
 func (m *Mesh) announce(pattern string, alive bool) {
 	t, ok := thingOf(pattern)
 	if !ok {

@@ -62,8 +62,8 @@ type source struct {
 func (m *Mesh) serve(t transport, dialled *peer) error {
 	l := &link{m: m, t: t, dialled: dialled, from: t.remote().String(), loopback: isLoopback(t.remote())}
 	l.source.link, l.copyOf.link = l, l
-	l.in = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.source})
-	l.copies = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.copyOf})
+	l.in = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.source, Own: "peer"})
+	l.copies = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.copyOf, Own: "peer"})
 	if !m.join(l) {
 		t.close(goingAway, "the router takes no more connections")
 		t.end()
@@ -138,6 +138,9 @@ func (l *link) read() error {
 		l.setReading()
 		if err := l.take(data, text); err != nil {
 			l.flushAll()
+			if err == errDoor {
+				return err
+			}
 			l.fail(err)
 			return err
 		}
@@ -157,6 +160,9 @@ const maxArena = 128 << 10
 
 // take reads a message and does what it says. An error ends the connection.
 func (l *link) take(data []byte, text bool) error {
+	if len(data) == 1+doorKeySize && data[0] == doorByte && l.isDoor(data[1:]) {
+		return errDoor
+	}
 	var f Frame
 	var err error
 	l.json.Store(text)

@@ -133,11 +133,20 @@ func (l *listener) serve(nc net.Conn, secure *tls.Config) {
 		}
 		nc = t
 	}
-	l.m.ended(nc.RemoteAddr(), l.m.serve(newTCPTransport(nc, &l.m.o), nil))
+	t := newTCPTransport(nc, &l.m.o)
+	err := l.m.serve(t, nil)
+	if err == errDoor {
+		l.m.takeTCP(nc, t.door)
+		return
+	}
+	l.m.ended(nc.RemoteAddr(), err)
 }
 
 // ServeHTTP takes WebSockets.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.m.takeWeb(w, r) {
+		return
+	}
 	gate := websocket.Gate{Origins: l.m.o.Origins, Speaks: "Rembus"}
 	nc, already := gate.Upgrade(w, r)
 	if nc == nil {

@@ -27,6 +27,7 @@ type Options struct {
 	Policy        string            // how one of several exposers is chosen: first_up (empty), round_robin, less_busy
 	Admins        []string          // names that may give privileged commands; nil: boss
 	Tenants       map[string]string // pins by tenant ("." for names without one): with it a name may be registered
+	Server        bool              // it relays nothing between peers: they reach what is here by other wires, and that reaches them (relay_rule)
 	Authenticated bool              // nobody is taken who has not proven a name
 	Overwrite     bool              // a second connection of a name ends the first; else it is refused
 	AllowShutdown bool              // shutdown ends the process; else the listeners of the mesh alone
@@ -113,8 +114,15 @@ type Mesh struct {
 	busy      map[*twin]struct{} // that the clock has to look at
 	listeners []*listener
 	tenants   map[string]string
-	peers     map[string]bool // names of routers that we connect to
+	peers     map[string]bool                  // names of routers that we connect to
+	doors     map[doorKey]*forwarder.Neighbour // that are to connect for AMQP
 	stopping  bool
+
+	own      *twin            // this router, as who answers for others than peers
+	ownRow   sync.Once        // its row is there
+	copiesMu sync.Mutex       // guards what follows
+	copies   *forwarder.Inlet // of requests that others than peers have answered
+	copyOf   source           // of copies
 
 	seenMu sync.Mutex // guards what follows
 	seen   recent     // commands that were flooded
@@ -132,7 +140,7 @@ type counters struct {
 func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m := &Mesh{
 		o: o.withDefaults(node), node: node, core: core, table: core.Table(), eid: cmp.Or(o.EID, newEID()), mark: newEID(), started: time.Now(),
-		twins: map[string]*twin{}, links: map[*link]struct{}{}, busy: map[*twin]struct{}{}, peers: map[string]bool{},
+		twins: map[string]*twin{}, links: map[*link]struct{}{}, busy: map[*twin]struct{}{}, peers: map[string]bool{}, doors: map[doorKey]*forwarder.Neighbour{},
 	}
 	schemes, err := admin.NewGrants([]string{"topic:*", "rpc:*", "node:*"})
 	if err != nil {
@@ -143,11 +151,16 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m.keys = newKeyring(m.o.Keys)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.private.Store(m.o.Grants.Snapshot().Len() > 0)
-	m.o.Grants.OnChange(func(routetable.Change) { m.private.Store(m.o.Grants.Snapshot().Len() > 0) })
-	m.setPeople()
 	m.kin = newKin(m)
+	m.o.Grants.OnChange(func(routetable.Change) {
+		m.private.Store(m.o.Grants.Snapshot().Len() > 0)
+		m.kin.regrant()
+	})
+	m.setPeople()
 	m.kin.clean()
-	m.names.wake = m.kin.wake
+	m.own = newTwin(m, ownName)
+	m.copies = node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &m.copyOf, Own: "peer"})
+	m.names.wake, m.names.here = m.kin.wake, m.o.Server
 	m.unwatch = m.names.watch(m.table)
 	node.Handle("peer", m)
 	m.running.Go(m.clock)

@@ -36,6 +36,9 @@ const maxLanes = 1 << 12
 
 // Outlet gives the outlet of a hop as a row leads there.
 func (m *Mesh) Outlet(hop *routetable.Hop, row *routetable.Route, name string) forwarder.Outlet {
+	if hop.Name == ownName {
+		return m.answersTo(name)
+	}
 	t := m.known(hop.Name)
 	if t == nil {
 		return nil
@@ -153,7 +156,7 @@ func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forward
 		o := forwarder.Rejected(wire.CondNotAllowed, err)
 		return false, &o
 	}
-	if !t.reactive || from == t || from != nil && !from.meets(t) {
+	if !t.reactive || from == t || from != nil && !from.reaches(t) {
 		return false, nil
 	}
 	if t.m.private.Load() && !t.m.mayHear(t, l.name) {
@@ -264,12 +267,24 @@ func (m *Mesh) isAdmin(name string) bool { return (*m.admins.Load())[name] }
 func (l *lane) ask(batch []*forwarder.Copy) (int, error) {
 	for i, c := range batch {
 		s, ok := c.Message().Source().(*source)
-		var e envelope
-		if !ok || e.open(c.Message().Payload) != nil {
-			defer c.Settle(forwarder.Rejected(wire.CondNotImplemented, "requests come from peers of Rembus"))
+		if !ok {
+			taken, bad := l.askFor(c)
+			switch {
+			case bad != "":
+				defer c.Settle(forwarder.Rejected(wire.CondNotAllowed, bad))
+			case !taken:
+				return i, forwarder.ErrGone
+			default:
+				defer c.Settle(accepted)
+			}
 			continue
 		}
-		if s.twin == l.t && l.kind == laneCall || !s.twin.meets(l.t) || !l.request(s, &e) {
+		var e envelope
+		if e.open(c.Message().Payload) != nil {
+			defer c.Settle(forwarder.Rejected(wire.CondDecodeError, "the message cannot be read"))
+			continue
+		}
+		if s.twin == l.t && l.kind == laneCall || !s.twin.reaches(l.t) || !l.request(s, &e) {
 			return i, forwarder.ErrGone
 		}
 		s.taken = true

@@ -39,9 +39,35 @@ type peer struct {
 	name string // of its twin here
 	away bool   // it was lost, or never there
 
+	url string // that is connected to
+
 	// Owned by the reader of its link.
+	door    doorKey
 	waiting map[ID]func(l *link, f *Frame)
 	exports []byte
+	later   map[string]map[string]bool // by subscribe and expose: what commands told of since the exports, until the setup is answered
+}
+
+// told notes that a command has told of a topic.
+func (p *peer) told(kind, topic string) {
+	if p.exports == nil {
+		return
+	}
+	if p.later[kind] == nil {
+		p.later[kind] = map[string]bool{}
+	}
+	p.later[kind][topic] = true
+}
+
+// still leaves out of what was exported what commands have told of since, and adds of that what is there.
+func (p *peer) still(kind string, exported []string, is func(topic string) bool) []string {
+	exported = slices.DeleteFunc(exported, func(topic string) bool { return p.later[kind][topic] })
+	for topic := range p.later[kind] {
+		if is(topic) {
+			exported = append(exported, topic)
+		}
+	}
+	return exported
 }
 
 const peerPort = "8338"
@@ -156,6 +182,7 @@ func (p *peer) dial(text string) (transport, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.url = text
 	ctx, cancel := context.WithTimeout(p.m.ctx, dialWait)
 	defer cancel()
 	o := &p.m.o
@@ -168,24 +195,9 @@ func (p *peer) dial(text string) (transport, error) {
 		}
 		return webTransport{c}, nil
 	}
-	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	nc, err := p.dialPlain(ctx, scheme, address)
 	if err != nil {
 		return nil, err
-	}
-	if scheme == "tls" {
-		config := &tls.Config{}
-		if p.o.TLS != nil {
-			config = p.o.TLS.Clone()
-		}
-		if config.ServerName == "" {
-			config.ServerName, _, _ = net.SplitHostPort(address)
-		}
-		t := tls.Client(nc, config)
-		if err := t.HandshakeContext(ctx); err != nil {
-			nc.Close()
-			return nil, err
-		}
-		nc = t
 	}
 	return newTCPTransport(nc, o), nil
 }
@@ -266,8 +278,8 @@ func (p *peer) answer(l *link, f *Frame) bool {
 func (p *peer) identified(l *link, f *Frame) {
 	switch f.Status {
 	case StatusOK:
-		p.exports = append([]byte(nil), f.Data...)
-		p.ask(l, &Frame{Type: Admin, Name: []byte("__config__"), Data: p.m.setupOf(l.twin.Load())}, p.setUp)
+		p.exports, p.later, p.door = append([]byte{}, f.Data...), map[string]map[string]bool{}, newDoorKey()
+		p.ask(l, &Frame{Type: Admin, Name: []byte("__config__"), Data: p.m.setupOf(l.twin.Load(), p.door)}, p.setUp)
 	case StatusChallenge:
 		challenge, _, err := readBytes(f.Data)
 		proof, err2 := p.prove(challenge)
@@ -312,12 +324,17 @@ func (p *peer) prove(challenge []byte) ([]byte, error) {
 	return p.o.Key.Sign(rand.Reader, h[:], crypto.SHA256)
 }
 
-// setupOf is the command setup: all that others than the peer have here.
-func (m *Mesh) setupOf(t *twin) []byte {
+// setupOf is the command setup: all that others than the peer have here, and the key by which we come for AMQP.
+func (m *Mesh) setupOf(t *twin, door doorKey) []byte {
 	exposed, subscribed := m.topicsFor(t)
-	b := appendText(appendText([]byte{majorMap<<5 | 4}, "cmd"), "setup")
+	b := appendText(appendText([]byte{majorMap<<5 | 3}, "cmd"), "setup")
 	b = appendTexts(appendText(b, "exposers"), exposed)
 	b = appendTexts(appendText(b, "subscribers"), subscribed)
+	if m.o.Server { // no router that others could reach anything by
+		return b
+	}
+	b[0] += 2
+	b = appendBytes(appendText(b, "amqp"), door[:])
 	return appendWide(appendText(b, newsCommand), m.mark)
 }
 
@@ -330,7 +347,11 @@ func (p *peer) setUp(l *link, f *Frame) {
 		l.ending = true
 		return
 	}
-	if mark := kinOf(f.Data); mark != 0 {
+	if mark, door := kinOf(f.Data); mark != 0 {
+		if door {
+			url, key := p.url, p.door
+			t.neighbour.Store(p.m.neighbourTo(t, func(ctx context.Context) (net.Conn, error) { return p.openDoor(ctx, url, key) }))
+		}
 		p.m.kin.up(t, mark)
 		return
 	}
@@ -338,6 +359,12 @@ func (p *peer) setUp(l *link, f *Frame) {
 	if err != nil {
 		p.m.o.Log.Warn("a router's topics cannot be read", "url", p.o.URL, "error", err)
 	}
+	exposed = p.still("expose", exposed, func(topic string) bool {
+		r, ok := p.m.implementation(t.name, topic)
+		return ok && p.m.has(r)
+	})
+	subscribed = p.still("subscribe", subscribed, func(topic string) bool { return p.m.has(interest(t.name, topic, 0)) })
+	p.exports, p.later = nil, nil
 	p.m.setup(t, exposed, subscribed)
 	p.ask(l, adminOf("reactive"), func(*link, *Frame) {})
 }

@@ -117,6 +117,10 @@ func (m *Mesh) unexpose(t *twin, topic string) bool {
 	return ok && m.retract(t, r)
 }
 
+func (m *Mesh) has(r routetable.Route) bool {
+	return m.table.Snapshot().Find(r.Pattern, r.Address, r.Origin) != nil
+}
+
 func (m *Mesh) retract(t *twin, r routetable.Route) bool {
 	ch, ok := m.do(t.name, admin.Unsubscribe{Origin: r.Origin, Pattern: r.Pattern, Address: r.Address})
 	return ok && len(ch.Removed) > 0
@@ -156,10 +160,11 @@ type names struct {
 	rows    map[string]int      // by pattern: topic:T, rpc:T
 	own     map[string]int      // those that no other router of our kind has told of
 	changed map[string]bool     // patterns of which own began or ended
-	learned map[string]bool     // patterns that began or ended here by what another router told
+	learned map[string]bool     // patterns that began or ended here by no command of a peer's: what another router told, or other wires have
 	wake    chan struct{}       // there are some
 	early   []routetable.Change // that came before the table was looked at
 	started bool
+	here    bool // what peers have is not counted: nobody is told of it (Options.Server)
 }
 
 // isAnnounced tells whether peers are told of a row's pattern.
@@ -169,12 +174,16 @@ func isAnnounced(pattern string) bool {
 
 func (n *names) add(by int, rows ...*routetable.Route) {
 	for _, r := range rows {
-		if !isAnnounced(r.Pattern) {
+		if !isAnnounced(r.Pattern) || n.here && strings.HasPrefix(r.Address, "peer:") {
 			continue
 		}
 		placed := isPlaced(r.Origin)
-		if tally(n.rows, r.Pattern, by) && placed {
-			n.learned[r.Pattern] = true
+		if tally(n.rows, r.Pattern, by) && (placed || !strings.HasPrefix(r.Origin, "peer:")) {
+			if n.learned[r.Pattern] { // back to what is known of it
+				delete(n.learned, r.Pattern)
+			} else {
+				n.learned[r.Pattern] = true
+			}
 		}
 		if !placed && tally(n.own, r.Pattern, by) {
 			n.changed[r.Pattern] = true
@@ -191,7 +200,7 @@ func tally(counts map[string]int, pattern string, by int) bool {
 	return (before > 0) != (before+by > 0)
 }
 
-// changes gives the patterns that began (true) or ended: of our own, and those learned of other routers.
+// changes gives the patterns that began (true) or ended: of our own, and those that no command of a peer's told of.
 func (n *names) changes() (own, learned map[string]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -252,8 +261,10 @@ func (n *names) watch(t *routetable.Table) (stop func()) {
 // topicsFor gives the methods and topics that somebody other than a twin has, sorted (get_topics).
 func (m *Mesh) topicsFor(t *twin) (exposed, subscribed []string) {
 	own := map[string]int{}
-	for _, r := range m.table.Snapshot().OfOrigin(originOf(t.name)) {
-		own[r.Pattern]++
+	if !m.o.Server {
+		for _, r := range m.table.Snapshot().OfOrigin(originOf(t.name)) {
+			own[r.Pattern]++
+		}
 	}
 	m.names.mu.Lock()
 	for pattern, n := range m.names.rows {

@@ -526,6 +526,8 @@ func set(t *testing.T, o *Options, words []string) (subscribe bool) {
 	for _, w := range words {
 		key, value, _ := strings.Cut(w, "=")
 		switch key {
+		case "server":
+			o.Server = true
 		case "policy":
 			o.Policy = value
 		case "authenticated":

@@ -54,6 +54,7 @@ type tcpTransport struct {
 	// Owned by who reads.
 	in   socket.Reader
 	used int
+	door doorKey // not zero: the connection is for AMQP, and lives on
 
 	sync.Mutex // guards what follows
 	w          socket.Writer
@@ -62,7 +63,7 @@ type tcpTransport struct {
 	cause      error
 }
 
-func newTCPTransport(nc net.Conn, o *Options) transport {
+func newTCPTransport(nc net.Conn, o *Options) *tcpTransport {
 	t := &tcpTransport{nc: nc, limit: o.MaxMessage}
 	t.in.Init(nc, tcpReadSize)
 	t.w.Init(nc, &t.Mutex, (*tcpSource)(t))
@@ -151,7 +152,9 @@ func (t *tcpTransport) end() {
 	t.Unlock()
 	t.nc.SetWriteDeadline(time.Now().Add(closeWait))
 	t.w.Wait()
-	t.nc.Close()
+	if t.door == (doorKey{}) {
+		t.nc.Close()
+	}
 	t.in.Free()
 }
 

@@ -17,10 +17,11 @@ type twin struct {
 	tenant string
 	named  bool
 
-	open        atomic.Bool   // it has a connection
-	relays      atomic.Bool   // it is a router, which passes on what others say
-	kin         atomic.Uint64 // its mark, where it is one of our kind
-	outstanding atomic.Int64  // requests that it has not answered
+	open        atomic.Bool                         // it has a connection
+	relays      atomic.Bool                         // it is a router, which passes on what others say
+	kin         atomic.Uint64                       // its mark, where it is one of our kind
+	outstanding atomic.Int64                        // requests that it has not answered
+	neighbour   atomic.Pointer[forwarder.Neighbour] // by which AMQP goes there; nil: it is no router of our kind, or takes none
 
 	mu       sync.Mutex // guards what follows; the lock of link's transport may be taken under it
 	link     *link      // nil: it is away
@@ -48,7 +49,7 @@ type question struct {
 	topic   string
 	data    []byte // the arguments
 	until   time.Time
-	answers func(f *Frame) // nil: it goes to from
+	answers func(f *Frame) // takes the answer, or that there is none in time; nil: it goes to from
 }
 
 // send has a frame written behind what was sent before. by is the connection whose reader says so: it flushes when it has no more; nil flushes at once.
@@ -170,6 +171,7 @@ func (m *Mesh) retries() retryPolicy { return retryPolicy{m.o.AckTimeout, m.o.Se
 func (t *twin) tick(now time.Time) (waits bool) {
 	t.mu.Lock()
 	var lost *parcel
+	var late []*question
 	if t.link != nil {
 		var again *parcel
 		if again, lost = t.out.due(now, t.m.retries()); again != nil {
@@ -184,6 +186,9 @@ func (t *twin) tick(now time.Time) (waits bool) {
 		if now.After(q.until) {
 			delete(t.asked, id)
 			t.outstanding.Add(-1)
+			if q.answers != nil {
+				late = append(late, q)
+			}
 		}
 	}
 	waits = t.waitsLocked()
@@ -192,6 +197,9 @@ func (t *twin) tick(now time.Time) (waits bool) {
 		t.m.count.gaveUp.Add(1)
 	}
 	t.flush(nil)
+	for _, q := range late {
+		q.answers(&Frame{Type: Response, Status: StatusTimeout, Data: appendText(nil, q.topic+": no answer in time")})
+	}
 	if lost != nil && lost.copy != nil {
 		lost.copy.Settle(doubtful)
 	}
@@ -213,7 +221,6 @@ func (t *twin) waitsLocked() bool { return len(t.asked) > 0 || t.out.tries > 0 }
 // ask sends a request, and keeps who is to have the answer. An id that is out already is another's: then it goes by one of ours. ok is false where the
 // twin is away.
 func (t *twin) ask(by *link, f *Frame, q *question) (ok bool) {
-	q.until = time.Now().Add(t.m.o.RequestTimeout)
 	t.mu.Lock()
 	if t.link == nil {
 		t.mu.Unlock()
@@ -223,18 +230,24 @@ func (t *twin) ask(by *link, f *Frame, q *question) (ok bool) {
 	if _, taken := t.asked[id]; taken || id.n == 0 {
 		id = newID()
 	}
-	if t.asked == nil {
-		t.asked = map[ID]*question{}
-	}
 	t.alarmed = t.alarmed || len(t.asked) == 0
-	t.asked[id] = q
-	t.outstanding.Add(1)
+	t.keep(id, q)
 	sent := *f
 	sent.ID = id
 	t.sendLocked(&sent)
 	t.mu.Unlock()
 	t.flush(by)
 	return true
+}
+
+// keep notes a question under the id of its answer. Called under the lock.
+func (t *twin) keep(id ID, q *question) {
+	if t.asked == nil {
+		t.asked = map[ID]*question{}
+	}
+	q.until = time.Now().Add(t.m.o.RequestTimeout)
+	t.asked[id] = q
+	t.outstanding.Add(1)
 }
 
 // answered takes the question that an answer is for, nil where nobody has asked.

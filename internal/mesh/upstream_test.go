@@ -142,6 +142,28 @@ func TestUpstreamOfAnotherKind(t *testing.T) {
 	}
 }
 
+// What a router of another kind tells by commands while its answer to our setup is on its way is newer than what it has exported.
+func TestCommandsOvertakeSetup(t *testing.T) {
+	url, conns := upstream(t)
+	r := startRouter(t, Options{})
+	if err := r.m.Connect(PeerOptions{URL: url, As: "us"}); err != nil {
+		t.Fatal(err)
+	}
+	up := <-conns
+	up.answer(up.next(), StatusOK, appendTexts(appendTexts([]byte{0x82}, []string{"m1", "m2"}), []string{"t1", "t2"}))
+	setup := up.next()
+	for i, c := range [][2]string{{"subscribe", "t3"}, {"unsubscribe", "t1"}, {"expose", "m3"}, {"unexpose", "m1"}} {
+		up.send(&Frame{Type: Admin, ID: number(uint64(900 + i)), Name: []byte(c[1]), Data: appendCommand(nil, &command{Cmd: &c[0], Marks: []uint64{1 << 63}})})
+		up.next()
+	}
+	up.answer(setup, StatusOK, nil)
+	for up.next().Type != Admin { // reactive: the rows are written
+	}
+	for pattern, n := range map[string]int{"topic:t1": 0, "topic:t2": 1, "topic:t3": 1, "rpc:m1": 0, "rpc:m2": 1, "rpc:m3": 1} {
+		r.knows(pattern, n)
+	}
+}
+
 // A router that takes nobody without a proof has it; a name that is refused is said again later, and a refusal of our topics ends the connection.
 func TestUpstreamThatRefuses(t *testing.T) {
 	url, conns := upstream(t)

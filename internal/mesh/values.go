@@ -17,6 +17,7 @@ type command struct {
 
 	// Between routers of our kind.
 	Kin  uint64     `cbor:"fingerpost"` // of setup and fingerpost: who says it
+	Door []byte     `cbor:"amqp"`       // of setup: the key by which a connection for AMQP comes
 	News []newsItem `cbor:"news"`       // of fingerpost
 }
 
@@ -61,13 +62,13 @@ func appendNews(b []byte, self uint64, list []news) []byte {
 	return b
 }
 
-// kinOf reads the answer of setup: who gives it, where that is one of our kind.
-func kinOf(item []byte) uint64 {
+// kinOf reads the answer of setup: who gives it, where that is one of our kind, and whether it takes AMQP.
+func kinOf(item []byte) (mark uint64, door bool) {
 	var c command
 	if len(item) == 0 || item[0]>>5 != majorMap || values.Unmarshal(item, &c) != nil {
-		return 0
+		return 0, false
 	}
-	return c.Kin
+	return c.Kin, len(c.Door) == doorKeySize
 }
 
 // maxListed is how many topics a map or an answer may list.

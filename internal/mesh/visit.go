@@ -30,8 +30,8 @@ func (m *Mesh) visit(name string, attested, loopback bool, from string) *visit {
 	t.attach(l, false, false)
 	l.use(t)
 	l.source.link, l.copyOf.link = l, l
-	l.in = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.source})
-	l.copies = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.copyOf})
+	l.in = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.source, Own: "peer"})
+	l.copies = m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: &l.copyOf, Own: "peer"})
 	return &visit{m, l, x}
 }
 

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,11 +24,38 @@ type Options struct {
 	Dir  string       // of the embedded server's JetStream; empty: in memory
 	Name string       // of the connection and the server
 	Log  *slog.Logger // nil: no log
+
+	// The login of this connection. Where the server is in this process it is what others have to show, by a user or a token.
+	Login Login
+
+	// TLS of the connection; with a server in this process that of its listeners: those that connect show a certificate where ClientCAs are set.
+	// nil: none, and for tls:// URLs the system's authorities.
+	TLS *tls.Config
+
+	Cluster Cluster // of a server in this process
+
+	// Replicas is how many servers keep each stream and bucket; 0 is 1, and 3 in a cluster with routes to two others or more.
+	Replicas int
+}
+
+// Login is who connects: by one of the four. The zero value is nobody.
+type Login struct {
+	User, Password string
+	Token          string
+	Credentials    string // file of a JWT and its seed
+	NKey           string // file of a seed
+}
+
+// Cluster makes servers one. Three of them go on without any one of them; two wait for each other.
+type Cluster struct {
+	Listen string   // HOST:PORT for other servers; empty: no cluster
+	Routes []string // nats://HOST:PORT of others; one's own among them does no harm
+	Name   string   // empty is "fingerpost"
 }
 
 // CheckURL says what is wrong with Options.URL.
 func CheckURL(url string) error {
-	if url == "" || url == "embedded" || strings.HasPrefix(url, "embedded://") {
+	if isEmbedded(url) {
 		return nil
 	}
 	for _, u := range strings.Split(url, ",") {
@@ -38,48 +66,49 @@ func CheckURL(url string) error {
 	return nil
 }
 
-// Conn is a connection. It reconnects by itself.
-type Conn struct {
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	server *embedded // nil: another's
-	memory bool
-	log    *slog.Logger
+func isEmbedded(url string) bool {
+	return url == "" || url == "embedded" || strings.HasPrefix(url, "embedded://")
 }
 
-// Open starts the server, where it is ours, and connects.
+// Conn is a connection. It connects, and connects again, by itself.
+type Conn struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	server   *embedded // nil: another's
+	memory   bool
+	replicas int
+	log      *slog.Logger
+}
+
+// Open starts the server, where it is ours, and connects. A server of others that is away is waited for.
 func Open(o Options) (*Conn, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Conn{log: o.Log}
-	options := []nats.Option{
-		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.Timeout(5 * time.Second), nats.PingInterval(5 * time.Second),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil {
-				o.Log.Warn("nats: disconnected", "error", err)
-			}
-		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { o.Log.Info("nats: connected again", "server", nc.ConnectedUrlRedacted()) }),
-		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { o.Log.Warn("nats: " + err.Error()) }),
+	c := &Conn{log: o.Log, replicas: o.Replicas}
+	if c.replicas == 0 {
+		c.replicas = 1
+		if o.Cluster.Listen != "" && len(o.Cluster.Routes) >= 2 {
+			c.replicas = 3
+		}
+	}
+	options, err := o.options()
+	if err != nil {
+		return nil, err
 	}
 	url := o.URL
-	if listen, ok := strings.CutPrefix(url, "embedded://"); url == "" || url == "embedded" || ok {
-		if !ok {
-			listen = ""
-		}
-		c.memory = o.Dir == ""
-		if c.memory {
+	if isEmbedded(url) {
+		if c.memory = o.Dir == ""; c.memory {
 			o.Log.Warn("nats: without a state directory JetStream is in memory: a restart begins anew")
 		}
-		var err error
-		if c.server, err = startServer(o.Name, listen, o.Dir, o.Log); err != nil {
+		if c.server, err = startServer(&o); err != nil {
 			return nil, fmt.Errorf("nats server: %w", err)
 		}
 		options = append(options, nats.InProcessServer(c.server.srv))
 		url = ""
+	} else if o.TLS != nil {
+		options = append(options, nats.Secure(o.TLS))
 	}
-	var err error
 	if c.nc, err = nats.Connect(url, options...); err == nil {
 		c.js, err = jetstream.New(c.nc)
 	}
@@ -88,6 +117,44 @@ func Open(o Options) (*Conn, error) {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
 	return c, nil
+}
+
+// options are those of the connection.
+func (o *Options) options() ([]nats.Option, error) {
+	log, said := o.Log, ""
+	list := []nats.Option{
+		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.Timeout(5 * time.Second), nats.PingInterval(5 * time.Second),
+		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("nats: disconnected", "error", err)
+			}
+		}),
+		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("nats: connected", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("nats: connected again", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // called in one goroutine
+			if text := err.Error(); text != said {
+				said = text
+				log.Warn("nats: cannot connect", "error", err)
+			}
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { log.Warn("nats: " + err.Error()) }),
+	}
+	switch l := &o.Login; {
+	case l.User != "":
+		list = append(list, nats.UserInfo(l.User, l.Password))
+	case l.Token != "":
+		list = append(list, nats.Token(l.Token))
+	case l.Credentials != "":
+		list = append(list, nats.UserCredentials(l.Credentials))
+	case l.NKey != "":
+		key, err := nats.NkeyOptionFromSeed(l.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("nats: nkey %s: %w", l.NKey, err)
+		}
+		list = append(list, key)
+	}
+	return list, nil
 }
 
 // URL is where others reach the server that is ours; empty where they do not.
@@ -152,7 +219,10 @@ func (c *Conn) Subscribe(subject, queue string, handle func(*Message)) (*Subscri
 	if err != nil {
 		return nil, err
 	}
-	return &Subscription{func() { s.Unsubscribe() }}, c.nc.FlushTimeout(5 * time.Second)
+	if c.nc.IsConnected() {
+		err = c.nc.FlushTimeout(5 * time.Second)
+	}
+	return &Subscription{func() { s.Unsubscribe() }}, err
 }
 
 // Stream is a stream of messages that are kept until they were taken, or are too old.
@@ -177,7 +247,7 @@ func (c *Conn) EnsureStream(ctx context.Context, s Stream) error {
 	}
 	_, err := c.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: s.Name, Subjects: s.Subjects, Storage: storage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
-		MaxAge: s.MaxAge, MaxBytes: s.MaxBytes, Duplicates: min(s.MaxAge, 100*time.Millisecond),
+		MaxAge: s.MaxAge, MaxBytes: s.MaxBytes, Replicas: c.replicas, Duplicates: min(s.MaxAge, 100*time.Millisecond),
 	})
 	return err
 }
@@ -222,7 +292,7 @@ func (c *Conn) Bucket(ctx context.Context, name string, ttl time.Duration) (*Buc
 	}
 	kv, err := c.js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, TTL: ttl, Storage: storage, History: 1, MaxBytes: maxMemory / 4})
+		kv, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, TTL: ttl, Storage: storage, History: 1, MaxBytes: maxMemory / 4, Replicas: c.replicas})
 	}
 	if err != nil {
 		return nil, err

@@ -1,12 +1,15 @@
 package nats
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -18,45 +21,86 @@ type embedded struct {
 	dir string // of JetStream, where it is not to be kept; removed at the end
 }
 
-// startServer starts a server; listen is HOST:PORT, empty for none: then only this process reaches it. dir keeps JetStream; empty is in memory.
-func startServer(name, listen, dir string, log *slog.Logger) (*embedded, error) {
+// startServer starts a server. One without listeners only this process reaches.
+func startServer(o *Options) (*embedded, error) {
 	e := &embedded{}
-	o := &server.Options{
-		ServerName: name, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true, DontListen: listen == "", MaxPayload: maxPayload,
-		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 4 << 30,
+	so, err := o.server()
+	if err != nil {
+		return nil, err
 	}
-	if dir == "" {
-		temporary, err := os.MkdirTemp("", "fingerpost-nats-")
-		if err != nil {
+	if so.StoreDir == "" {
+		if e.dir, err = os.MkdirTemp("", "fingerpost-nats-"); err != nil {
 			return nil, err
 		}
-		e.dir, o.StoreDir = temporary, temporary
+		so.StoreDir = e.dir
 	}
-	if listen != "" {
-		host, port, err := net.SplitHostPort(listen)
-		if err != nil {
-			return nil, errors.Join(err, e.clean())
-		}
-		o.Host = host
-		if o.Port, err = strconv.Atoi(port); err != nil {
-			return nil, errors.Join(fmt.Errorf("port %q", port), e.clean())
-		}
-		if o.Port == 0 {
-			o.Port = server.RANDOM_PORT
-		}
-	}
-	srv, err := server.NewServer(o)
-	if err != nil {
+	if e.srv, err = server.NewServer(so); err != nil {
 		return nil, errors.Join(err, e.clean())
 	}
-	e.srv = srv
-	srv.SetLoggerV2(&serverLog{log}, false, false, false)
-	srv.Start()
-	if !srv.ReadyForConnections(10 * time.Second) {
+	e.srv.SetLoggerV2(&serverLog{o.Log}, false, false, false)
+	e.srv.Start()
+	if !e.srv.ReadyForConnections(10 * time.Second) {
 		e.close()
 		return nil, errors.New("the server is not ready after 10 s")
 	}
 	return e, nil
+}
+
+// server is the options as the server has them.
+func (o *Options) server() (so *server.Options, err error) {
+	listen, _ := strings.CutPrefix(o.URL, "embedded://")
+	if listen == "embedded" {
+		listen = ""
+	}
+	if listen == "" && o.Cluster.Listen != "" {
+		listen = "127.0.0.1:0" // the server takes no routes before it listens for clients
+	}
+	so = &server.Options{
+		ServerName: o.Name, JetStream: true, StoreDir: o.Dir, NoSigs: true, NoLog: true, DontListen: listen == "", MaxPayload: maxPayload,
+		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 4 << 30, Username: o.Login.User, Password: o.Login.Password, Authorization: o.Login.Token,
+	}
+	if o.Login.Credentials != "" || o.Login.NKey != "" {
+		return nil, errors.New("a server of one's own knows users and tokens")
+	}
+	if listen != "" {
+		if so.Host, so.Port, err = hostPort(listen); err != nil {
+			return nil, err
+		}
+		so.TLSConfig, so.TLSVerify, so.TLSTimeout = o.TLS, o.TLS != nil && o.TLS.ClientCAs != nil, 5
+	}
+	c := &o.Cluster
+	if c.Listen == "" {
+		return so, nil
+	}
+	so.Cluster = server.ClusterOpts{Name: cmp.Or(c.Name, "fingerpost"), Username: o.Login.User, Password: o.Login.Password, AuthTimeout: 5, TLSConfig: o.TLS, TLSTimeout: 5}
+	if so.Cluster.Host, so.Cluster.Port, err = hostPort(c.Listen); err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	for _, r := range c.Routes {
+		u, err := url.Parse(r)
+		if err != nil || u.Host == "" {
+			return nil, fmt.Errorf("route %q: write nats://HOST:PORT", r)
+		}
+		if u.User == nil && o.Login.User != "" {
+			u.User = url.UserPassword(o.Login.User, o.Login.Password)
+		}
+		so.Routes = append(so.Routes, u)
+	}
+	return so, nil
+}
+
+func hostPort(listen string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", 0, err
+	}
+	if port, err = strconv.Atoi(text); err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("port %q", text)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
 }
 
 func (e *embedded) clean() error {

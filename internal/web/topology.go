@@ -253,7 +253,7 @@ type healthStatus struct {
 func (t *Topology) health() *healthView {
 	v := &healthView{Status: "OK"}
 	v.Data.Statuses = []healthStatus{}
-	for _, c := range t.Events.Components() {
+	for _, c := range t.Events.Statuses() {
 		s := healthStatus{c.Name, c.Health, c.Connected, nil, c.Raised, c.Exceptions, c.Vitals, c.Outbound}
 		if c.LastReply != "" {
 			s.LastReply = &c.LastReply

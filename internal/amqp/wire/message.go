@@ -133,6 +133,23 @@ func (p *Properties) Append(dst []byte) []byte {
 	return w.done()
 }
 
+// AppendDataMessage appends properties with an id, an address, a content type and a time, and one data section: what Message.Append makes of the same, without
+// a Message. id is UTF-8. It allocates nothing while dst has room.
+func AppendDataMessage(dst, id []byte, to string, contentType Symbol, created Timestamp, data []byte) []byte {
+	w := writeComposite(dst, CodeProperties)
+	w.wrote(appendVariable(w.b, fmtStr8, id))
+	w.null() // user-id
+	w.string(to, true)
+	for range 3 { // subject, reply-to, correlation-id
+		w.null()
+	}
+	w.symbol(contentType, true)
+	w.null() // content-encoding
+	w.null() // absolute-expiry-time
+	w.timestamp(created, true)
+	return appendVariable(appendDescriptor(w.done(), CodeData), fmtBin8, data)
+}
+
 // Message is a decoded message (AMQP 1.0 part 3, 3.2), for those who make or use one. What is forwarded stays as it is:
 // decoding and encoding again does not give the same bytes. Of Data, Sequence and Value at most one is in use; a nil map is
 // an absent section.

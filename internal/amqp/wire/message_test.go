@@ -352,3 +352,17 @@ func TestWhatIsParsedDoesNotAliasUnlessItSaysSo(t *testing.T) {
 		}
 	}
 }
+
+func TestADataMessageIsWhatAMessageIs(t *testing.T) {
+	for _, n := range []int{0, 1, 255, 256, 70_000} {
+		id, to, data := strings.Repeat("i", n%300), strings.Repeat("ä", n/2), bytes.Repeat([]byte{7}, n)
+		m := wire.Message{
+			Properties: &wire.Properties{MessageID: id, To: to, HasTo: true, ContentType: "application/json", CreationTime: 123, HasCreationTime: true},
+			Data:       [][]byte{data},
+		}
+		want, err := m.Append(nil)
+		if got := wire.AppendDataMessage(nil, []byte(id), to, "application/json", 123, data); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes: got %.60x, want %.60x (%v)", n, got, want, err)
+		}
+	}
+}

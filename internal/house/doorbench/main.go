@@ -1,10 +1,11 @@
-// Command relaybench starts a router and measures what the relay costs it, beside the goals: CPU of its process, by /proc. It is no client that
-// checks anything; it says little more than the bytes that a client would.
+// Command doorbench starts a router and measures what one of its doors, the relay, that of events or the mesh of Rembus, costs it, beside the goals: CPU of its
+// process, by /proc. It is no client that checks anything; it says little more than the bytes that a client would.
 package main
 
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,9 +18,13 @@ import (
 	"time"
 )
 
+// config is the same for all doors: what comes in a run is kept, so that rings fill.
+const config = "events: {window: 10m, windowBytes: 300MiB}\n"
+
 const keys = `{"keys": {"bench": {"token": "bench", "domain": "bench", "relay": true, "P": ["*"], "S": ["*"]}}}`
 
 func main() {
+	door := flag.String("door", "relay", "`DOOR` to measure: relay, events, mesh")
 	program := flag.String("router", "bin/router", "the `FILE` of the router")
 	duration := flag.Duration("duration", 5*time.Second, "of each run")
 	count := flag.Int("count", 3, "runs of each, of which the median counts")
@@ -32,8 +37,17 @@ func main() {
 		echo()
 		return
 	}
-	if err := run(*program, *duration, *count, *idle, *only, *profile); err != nil {
-		fmt.Fprintln(os.Stderr, "relaybench:", err)
+	lines, ok := map[string]func() []line{
+		"relay":  func() []line { return relayLines(*duration, *idle) },
+		"events": func() []line { return eventLines(*duration) },
+		"mesh":   func() []line { return meshLines(*program, *duration) },
+	}[*door]
+	if !ok {
+		fmt.Fprintln(os.Stderr, "doorbench: there is no door", *door)
+		os.Exit(2)
+	}
+	if err := run(*program, lines(), *duration, *count, *only, *profile); err != nil {
+		fmt.Fprintln(os.Stderr, "doorbench:", err)
 		os.Exit(1)
 	}
 }
@@ -42,20 +56,21 @@ func main() {
 type router struct {
 	cmd  *exec.Cmd
 	dir  string
-	addr string
+	addr string // of its HTTP listener
+	amqp string // URL
 }
 
 func startRouter(program string) (*router, error) {
-	dir, err := os.MkdirTemp("", "relaybench-")
+	dir, err := os.MkdirTemp("", "doorbench-")
 	if err != nil {
 		return nil, err
 	}
 	r := &router{dir: dir}
-	file := filepath.Join(dir, "keys.json")
-	if err := os.WriteFile(file, []byte(keys), 0o600); err != nil {
+	file, configFile := filepath.Join(dir, "keys.json"), filepath.Join(dir, "router.yaml")
+	if err := errors.Join(os.WriteFile(file, []byte(keys), 0o600), os.WriteFile(configFile, []byte(config), 0o600)); err != nil {
 		return nil, err
 	}
-	return r, r.start(program, "--listen", "amqp://127.0.0.1:0", "--http", "127.0.0.1:0", "--relay-keys", file, "--log-level", "warn")
+	return r, r.start(program, "--config", configFile, "--listen", "amqp://127.0.0.1:0", "--http", "127.0.0.1:0", "--relay-keys", file, "--log-level", "error")
 }
 
 // startEcho starts this program as the yardstick: a process that sends back what it reads.
@@ -80,9 +95,15 @@ func (r *router) start(program string, args ...string) error {
 		return err
 	}
 	for in := bufio.NewScanner(out); in.Scan(); {
-		if addr, ok := strings.CutPrefix(in.Text(), "ready http://"); ok {
-			r.addr = addr
-			return nil
+		where, _ := strings.CutPrefix(in.Text(), "ready ")
+		if strings.HasPrefix(where, "amqp://") {
+			r.amqp = where
+		}
+		for _, scheme := range []string{"http://", "rembus+ws://"} {
+			if addr, ok := strings.CutPrefix(where, scheme); ok {
+				r.addr = addr
+				return nil
+			}
 		}
 	}
 	r.stop()
@@ -120,28 +141,13 @@ type line struct {
 	what, unit string
 	goal       float64
 	least      bool
+	start      func(program string) (*router, error) // what is measured; nil: startRouter
 	of         func(*router) (figure, beside float64, err error)
 	besideUnit string
 }
 
-func run(program string, duration time.Duration, count, idle int, only string, wait bool) error {
-	lines := []line{
-		{what: "request and response of one small part, 64 in flight: CPU", unit: "µs", goal: 4, besideUnit: "requests/s", of: func(r *router) (float64, float64, error) {
-			return requests(r, 64, duration)
-		}},
-		{what: "request and response of one small part, one at a time: CPU", unit: "µs", goal: 15, besideUnit: "requests/s", of: func(r *router) (float64, float64, error) {
-			return requests(r, 1, duration)
-		}},
-		{what: "parts of 64 KiB, a window of 8: bytes of a CPU second", unit: "MB", goal: 300, least: true, besideUnit: "MB/s", of: func(r *router) (float64, float64, error) {
-			return parts(r, 64<<10, 8, duration)
-		}},
-		{what: fmt.Sprintf("%d idle connections: memory of each", idle), unit: "KiB", goal: 16, besideUnit: "s to connect", of: func(r *router) (float64, float64, error) {
-			return connections(r, idle)
-		}},
-		{what: "a server that reads nothing, 16 clients that fill it: memory", unit: "MiB", goal: 100, besideUnit: "MiB sent", of: func(r *router) (float64, float64, error) {
-			return stuck(r, 16)
-		}},
-	}
+// run measures the lines whose words begin with only.
+func run(program string, lines []line, duration time.Duration, count int, only string, wait bool) error {
 	if err := measureEcho(duration); err != nil {
 		return err
 	}
@@ -152,7 +158,11 @@ func run(program string, duration time.Duration, count, idle int, only string, w
 		}
 		var values, besides []float64
 		for range count {
-			r, err := startRouter(program)
+			start := l.start
+			if start == nil {
+				start = startRouter
+			}
+			r, err := start(program)
 			if err != nil {
 				return err
 			}

@@ -1,121 +1,32 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"strings"
 	"time"
 )
 
-// peer is one end of a WebSocket to the router.
-type peer struct {
-	nc  net.Conn
-	in  []byte // read and not used
-	buf []byte
-	out []byte
-}
-
-func dial(addr string) (*peer, error) {
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		return nil, err
+// relayLines are the figures of the relay.
+func relayLines(duration time.Duration, idle int) []line {
+	return []line{
+		{what: "request and response of one small part, 64 in flight: CPU", unit: "µs", goal: 4, besideUnit: "requests/s", of: func(r *router) (float64, float64, error) {
+			return requests(r, 64, duration)
+		}},
+		{what: "request and response of one small part, one at a time: CPU", unit: "µs", goal: 15, besideUnit: "requests/s", of: func(r *router) (float64, float64, error) {
+			return requests(r, 1, duration)
+		}},
+		{what: "parts of 64 KiB, a window of 8: bytes of a CPU second", unit: "MB", goal: 300, least: true, besideUnit: "MB/s", of: func(r *router) (float64, float64, error) {
+			return parts(r, 64<<10, 8, duration)
+		}},
+		{what: fmt.Sprintf("%d idle connections: memory of each", idle), unit: "KiB", goal: 16, besideUnit: "s to connect", of: func(r *router) (float64, float64, error) {
+			return connections(r, idle)
+		}},
+		{what: "a server that reads nothing, 16 clients that fill it: memory", unit: "MiB", goal: 100, besideUnit: "MiB sent", of: func(r *router) (float64, float64, error) {
+			return stuck(r, 16)
+		}},
 	}
-	fmt.Fprintf(nc, "GET /api/bench/relay/connect?token=bench HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", addr)
-	br := bufio.NewReaderSize(nc, 1024)
-	res, err := http.ReadResponse(br, nil)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusSwitchingProtocols {
-		return nil, errors.New(res.Status)
-	}
-	p := &peer{nc: nc}
-	if n := br.Buffered(); n > 0 {
-		b, _ := br.Peek(n)
-		p.in = bytes.Clone(b)
-	}
-	return p, nil
-}
-
-// add queues a message, masked with zeros.
-func (p *peer) add(payload ...string) {
-	n := 0
-	for _, s := range payload {
-		n += len(s)
-	}
-	p.out = append(p.out, 0x81)
-	switch {
-	case n < 126:
-		p.out = append(p.out, 0x80|byte(n))
-	case n < 1<<16:
-		p.out = binary.BigEndian.AppendUint16(append(p.out, 0x80|126), uint16(n))
-	default:
-		p.out = binary.BigEndian.AppendUint64(append(p.out, 0x80|127), uint64(n))
-	}
-	p.out = append(p.out, 0, 0, 0, 0)
-	for _, s := range payload {
-		p.out = append(p.out, s...)
-	}
-}
-
-func (p *peer) flush() error {
-	_, err := p.nc.Write(p.out)
-	p.out = p.out[:0]
-	return err
-}
-
-// read waits for messages and calls f with each that is there.
-func (p *peer) read(f func(payload []byte)) error {
-	if p.buf == nil {
-		p.buf = make([]byte, 1<<20)
-	}
-	for {
-		any := false
-		for {
-			payload, size := frame(p.in)
-			if size == 0 {
-				break
-			}
-			f(payload)
-			p.in, any = p.in[size:], true
-		}
-		if any {
-			return nil
-		}
-		n := copy(p.buf, p.in)
-		m, err := p.nc.Read(p.buf[n:])
-		if err != nil {
-			return err
-		}
-		p.in = p.buf[:n+m]
-	}
-}
-
-// frame gives the first frame of b; size is 0 where it is not whole.
-func frame(b []byte) (payload []byte, size int) {
-	if len(b) < 2 {
-		return nil, 0
-	}
-	n, head := int(b[1]&0x7f), 2
-	switch {
-	case n == 126 && len(b) >= 4:
-		n, head = int(binary.BigEndian.Uint16(b[2:])), 4
-	case n == 127 && len(b) >= 10:
-		n, head = int(binary.BigEndian.Uint64(b[2:])), 10
-	case n >= 126:
-		return nil, 0
-	}
-	if len(b) < head+n {
-		return nil, 0
-	}
-	return b[head : head+n], head + n
 }
 
 // field gives the text of a field, which has no escapes.
@@ -124,6 +35,8 @@ func field(payload []byte, name string) string {
 	text, _, _ := bytes.Cut(rest, []byte{'"'})
 	return string(text)
 }
+
+const relayPath = "/api/bench/relay/connect?token=bench"
 
 func serveTopic(p *peer, topic string) error {
 	p.add(`[{"op":"serve","topic":"`, topic, `","ref":"s"}]`)
@@ -140,9 +53,9 @@ func serveTopic(p *peer, topic string) error {
 
 // pair is a server of the topic t and a client.
 func pair(r *router) (s, c *peer, err error) {
-	if s, err = dial(r.addr); err == nil {
+	if s, err = dial(r.addr, relayPath); err == nil {
 		if err = serveTopic(s, "t"); err == nil {
-			c, err = dial(r.addr)
+			c, err = dial(r.addr, relayPath)
 		}
 	}
 	return s, c, err
@@ -162,23 +75,6 @@ func answer(s *peer) {
 			return
 		}
 	}
-}
-
-// measured is how much CPU of the router and time passes while f runs, after it ran for a moment.
-func measured(r *router, duration time.Duration, f func() (bool, error), count *int) (cpu, took time.Duration, n int, err error) {
-	warm := time.Now().Add(duration / 5)
-	for time.Now().Before(warm) {
-		if _, err := f(); err != nil {
-			return 0, 0, 0, err
-		}
-	}
-	began, before, first := time.Now(), r.cpu(), *count
-	for time.Since(began) < duration {
-		if _, err := f(); err != nil {
-			return 0, 0, 0, err
-		}
-	}
-	return r.cpu() - before, time.Since(began), *count - first, nil
 }
 
 // requests has so many of them in flight.
@@ -259,7 +155,7 @@ func parts(r *router, size, window int, duration time.Duration) (perCPU, perSeco
 func connections(r *router, n int) (each, seconds float64, err error) {
 	before, began := r.memory(), time.Now()
 	for range n {
-		p, err := dial(r.addr)
+		p, err := dial(r.addr, relayPath)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -272,7 +168,7 @@ func connections(r *router, n int) (each, seconds float64, err error) {
 
 // stuck has clients send to a server that reads nothing, until they are held up.
 func stuck(r *router, clients int) (memory, sent float64, err error) {
-	s, err := dial(r.addr)
+	s, err := dial(r.addr, relayPath)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -284,7 +180,7 @@ func stuck(r *router, clients int) (memory, sent float64, err error) {
 	data := strings.Repeat("x", 64<<10)
 	total := 0
 	for range clients {
-		c, err := dial(r.addr)
+		c, err := dial(r.addr, relayPath)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -299,57 +195,4 @@ func stuck(r *router, clients int) (memory, sent float64, err error) {
 		}
 	}
 	return (r.memory() - before) / (1 << 20), float64(total) / (1 << 20), nil
-}
-
-// echo sends back what it reads, on every connection.
-func echo() {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return
-	}
-	fmt.Println("ready http://" + ln.Addr().String())
-	for {
-		nc, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			b := make([]byte, 4096)
-			for {
-				n, err := nc.Read(b)
-				if err != nil {
-					return
-				}
-				nc.Write(b[:n])
-			}
-		}()
-	}
-}
-
-// measureEcho says what a read and a write cost on this machine now. A request one at a time is two reads and four writes.
-func measureEcho(duration time.Duration) error {
-	r, err := startEcho()
-	if err != nil {
-		return err
-	}
-	defer r.stop()
-	nc, err := net.Dial("tcp", r.addr)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	b := make([]byte, 200)
-	count := 0
-	cpu, took, n, err := measured(r, duration, func() (bool, error) {
-		if _, err := nc.Write(b); err != nil {
-			return false, err
-		}
-		_, err := io.ReadFull(nc, b)
-		count++
-		return true, err
-	}, &count)
-	if err == nil {
-		fmt.Printf("        a bare echo of 200 bytes, one at a time, for comparison: %.2f µs of CPU (%.0f a second)\n", float64(cpu.Microseconds())/float64(n), float64(n)/took.Seconds())
-	}
-	return err
 }

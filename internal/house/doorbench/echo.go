@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// measured is how much CPU of the router and time passes while f runs, after it ran for a moment.
+func measured(r *router, duration time.Duration, f func() (bool, error), count *int) (cpu, took time.Duration, n int, err error) {
+	warm := time.Now().Add(duration / 5)
+	for time.Now().Before(warm) {
+		if _, err := f(); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	began, before, first := time.Now(), r.cpu(), *count
+	for time.Since(began) < duration {
+		if _, err := f(); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	return r.cpu() - before, time.Since(began), *count - first, nil
+}
+
+// echo sends back what it reads, on every connection.
+func echo() {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return
+	}
+	fmt.Println("ready http://" + ln.Addr().String())
+	for {
+		nc, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			b := make([]byte, 4096)
+			for {
+				n, err := nc.Read(b)
+				if err != nil {
+					return
+				}
+				nc.Write(b[:n])
+			}
+		}()
+	}
+}
+
+// measureEcho says what a read and a write cost on this machine now. A request one at a time is two reads and four writes.
+func measureEcho(duration time.Duration) error {
+	r, err := startEcho()
+	if err != nil {
+		return err
+	}
+	defer r.stop()
+	nc, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	b := make([]byte, 200)
+	count := 0
+	cpu, took, n, err := measured(r, duration, func() (bool, error) {
+		if _, err := nc.Write(b); err != nil {
+			return false, err
+		}
+		_, err := io.ReadFull(nc, b)
+		count++
+		return true, err
+	}, &count)
+	if err == nil {
+		fmt.Printf("        a bare echo of 200 bytes, one at a time, for comparison: %.2f µs of CPU (%.0f a second)\n", float64(cpu.Microseconds())/float64(n), float64(n)/took.Seconds())
+	}
+	return err
+}
