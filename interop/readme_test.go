@@ -219,3 +219,62 @@ func sameEachTime(text string) string {
 	text = port.ReplaceAllString(text, "${1}PORT")
 	return regexp.MustCompile(` +`).ReplaceAllString(text, " ")
 }
+
+// The verbs of the README do what they say, in its order: each ends with 0, but for a diff that found something.
+func TestTheVerbsOfTheReadme(t *testing.T) {
+	const heading = "## The story of COLOSSUS"
+	story := block(t, heading, "sh")
+	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), story+"```")
+	_, after, _ = strings.Cut(after, "```sh\n")
+	verbs, _, _ := strings.Cut(after, "```")
+	script := "shopt -s expand_aliases\nexport ROUTECTL_URL=amqp://127.0.0.1:5672\nbin/router --listen $ROUTECTL_URL --table tables/default.yaml | tee ready &\n" +
+		"until grep -q ready ready; do sleep 0.1; done\n"
+	want := 0
+	for line := range strings.Lines(verbs) {
+		if strings.HasPrefix(line, "routectl watch") || strings.Contains(line, "| jq") {
+			continue // the one does not end, the other needs what make parts does not install
+		}
+		script += strings.TrimSuffix(line, "\n") + "\n"
+		if strings.HasPrefix(line, "routectl ") {
+			script += "echo status $?\n"
+			want++
+		}
+	}
+	out := newStage(t).play(script + "kill $(jobs -p)\n")
+	if got := strings.Count(out, "status 0\n"); want < 10 || got != want-1 || strings.Count(out, "status 1\n") != 1 {
+		t.Errorf("%d of %d verbs ended with 0", got, want)
+	}
+	for _, want := range []string{"1 added, 5 removed (revision 6)", "2 added (revision 7)"} {
+		if !strings.Contains(out, want+"\n") {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
+// Every section of the README is in its table of contents, and what that names is there.
+func TestTheReadmeNamesItsSections(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, _, _ := strings.Cut(string(text), "\n## ")
+	var named, there []string
+	for _, m := range regexp.MustCompile(`\[([^\]]+)\]\(#([^)]+)\)`).FindAllStringSubmatch(contents, -1) {
+		named = append(named, m[1])
+		if want := strings.ReplaceAll(strings.ToLower(m[1]), " ", "-"); m[2] != want {
+			t.Errorf("%s leads to #%s, want #%s", m[1], m[2], want)
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(string(text), -1) {
+		there = append(there, m[1])
+	}
+	slices.Sort(named)
+	slices.Sort(there)
+	if !slices.Equal(named, there) {
+		t.Errorf("the table of contents names %q, the sections are %q", named, there)
+	}
+}

@@ -39,12 +39,12 @@ func main() {
 		Use: "router", Short: "Route messages by a live table of names",
 		Long: `Router takes AMQP 1.0 messages and sends a copy of each to every place that the route table has for its address.
 
-Without arguments it listens on amqp://127.0.0.1:5672 and http://127.0.0.1:8080 and loads tables/default.yaml if that is there. Flags win over
-the environment (FINGERPOST_LISTEN, FINGERPOST_TABLE, ...; lists with commas), which wins over the file of --config.
+Without flags it listens on amqp://127.0.0.1:5672 and http://127.0.0.1:8080 and loads tables/default.yaml if that is there. With --listen or
+--config there is no HTTP listener but where --http, or the file, says so. Flags win over the environment (FINGERPOST_LISTEN, FINGERPOST_TABLE, ...; lists with commas), which wins over the file of --config.
 
 Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.`,
 		Version: app.Version,
-		Args:    cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Args:    noArguments, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := noneEmpty(cmd.Flags()); err != nil {
 				return err
@@ -59,7 +59,7 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 	fl.StringVar(&f.config, "config", "", "configuration `FILE`; none is read by default")
 	fl.StringVar(&f.name, "name", "", "`NAME` of this router")
 	fl.StringArrayVar(&f.listen, "listen", nil, "`URL` where clients connect, amqp://127.0.0.1:5672 or ws://127.0.0.1:5673 (WebSocket); may be repeated; port 0 takes a free one")
-	fl.StringVar(&f.http, "http", "", "`HOST:PORT` of the HTTP listener, or off")
+	fl.StringVar(&f.http, "http", "", "`HOST:PORT` of the HTTP listener (console, /metrics, WebSockets), or off; by default 127.0.0.1:8080 where neither --listen nor --config is given, else off")
 	fl.StringArrayVar(&f.tables, "table", nil, "table `FILE`; may be repeated")
 	fl.StringVar(&f.state, "state", "", "`DIR` that keeps the table, its history and the node's id over a restart; nothing is kept by default")
 	fl.StringVar(&f.relayKeys, "relay-keys", "", "`FILE` of the keys of the relay, which is at /api/DOMAIN/relay/connect of the HTTP listener; without one there is no relay")
@@ -73,6 +73,14 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 		}
 	}
 	os.Exit(status)
+}
+
+// noArguments refuses what is no flag, and says which flags files are given by.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%q is no flag: a table is given as --table FILE, a configuration as --config FILE; router --help lists the flags", args[0])
 }
 
 // noneEmpty refuses a flag whose value is empty: that is a variable of a script that is not set, and to keep no state, say, would tell nobody.

@@ -35,6 +35,16 @@ func TestAnEmptyFlagIsRefused(t *testing.T) {
 	}
 }
 
+func TestArgumentsAreRefused(t *testing.T) {
+	if err := noArguments(nil, nil); err != nil {
+		t.Error(err)
+	}
+	const want = `"tables/router.yaml" is no flag: a table is given as --table FILE, a configuration as --config FILE; router --help lists the flags`
+	if err := noArguments(nil, []string{"tables/router.yaml"}); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestAnEmptyVariableIsNone(t *testing.T) {
 	t.Setenv("FINGERPOST_STATE", "")
 	t.Setenv("FINGERPOST_TABLE", "")

@@ -237,11 +237,14 @@ func (c *Config) at(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
+// goType is how the YAML reader says that a value does not fit.
+var goType = regexp.MustCompile("cannot unmarshal !!\\w+ (`[^`]*`) into [^;]+")
+
 // oneLine puts what the YAML reader says on one line.
 func oneLine(err error) error {
 	var te *yaml.TypeError
 	if errors.As(err, &te) {
-		return errors.New(strings.Join(te.Errors, "; "))
+		return errors.New(goType.ReplaceAllString(strings.Join(te.Errors, "; "), "it does not fit this key: $1 (router.example.yaml shows each)"))
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
@@ -194,6 +195,14 @@ func (a *App) openTable() (id string, err error) {
 	return id, nil
 }
 
+// notBound says why there is no listener on a URL, and what to do where somebody else has the port.
+func notBound(url, flag string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listen %s: the port is taken, by another router or program: stop that, or choose another with %s (%w)", url, flag, err)
+	}
+	return fmt.Errorf("listen %s: %w", url, err)
+}
+
 func (a *App) listen() (lines []string, err error) {
 	for _, l := range a.config.Listeners {
 		address, err := listenAddress(l.URL)
@@ -204,7 +213,7 @@ func (a *App) listen() (lines []string, err error) {
 		if isRembus(l.URL) {
 			line, err := a.listenMesh(l.URL, address)
 			if err != nil {
-				return nil, fmt.Errorf("listen %s: %w", l.URL, err)
+				return nil, notBound(l.URL, "--listen", err)
 			}
 			lines = append(lines, line)
 			continue
@@ -217,7 +226,7 @@ func (a *App) listen() (lines []string, err error) {
 		}
 		bound, err := a.node.ListenWith(o)
 		if err != nil {
-			return nil, fmt.Errorf("listen %s: %w", l.URL, err)
+			return nil, notBound(l.URL, "--listen", err)
 		}
 		lines = append(lines, "ready "+scheme+"://"+bound.String())
 	}
@@ -232,7 +241,7 @@ func (a *App) listen() (lines []string, err error) {
 			},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("listen %s: %w", h.url(), err)
+			return nil, notBound(h.url(), "--http", err)
 		}
 		a.running.Go(func() {
 			if err := a.http.Serve(); err != nil {

@@ -2,8 +2,10 @@ package app
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -138,4 +140,34 @@ func TestARestartLoadsWhatTheStateDoesNotHold(t *testing.T) {
 		}
 	}
 	run(func(*App) { d.wantRows("A>amqp://one B>amqp://two") })
+}
+
+// A port that somebody else has is told with what to do, whichever listener wants it.
+func TestAPortThatIsTakenIsTold(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	taken := other.Addr().String()
+	for _, c := range []struct {
+		name, want string
+		config     Config
+	}{
+		{"of clients", "choose another with --listen", Config{Listeners: []Listener{{URL: "amqp://" + taken}}}},
+		{"of Rembus", "choose another with --listen", Config{Listeners: []Listener{{URL: "rembus+ws://" + taken}}}},
+		{"of HTTP", "choose another with --http", Config{HTTP: HTTP{Listen: taken}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, err := Start(func() (Config, error) { return c.config, nil }, slog.New(slog.DiscardHandler), io.Discard)
+			if err == nil {
+				a.Stop()
+				t.Fatal("it started")
+			}
+			var bad *ConfigError
+			if !strings.Contains(err.Error(), taken+": the port is taken") || !strings.Contains(err.Error(), c.want) || errors.As(err, &bad) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -97,6 +99,35 @@ func TestSettledSends(t *testing.T) {
 			if !slices.Equal(got, c.want) || err != c.err {
 				t.Errorf("got %q, %v, want %q, %v", got, err, c.want, c.err)
 			}
+		})
+	}
+}
+
+// A person is told once why nothing is seen; a script is not, nor is who had an outcome in time.
+func TestWaitingForAnOutcomeIsTold(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		terminal bool
+		comes    time.Duration // the outcome
+		want     string
+	}{
+		{"at a terminal", true, time.Minute, `waiting for an outcome, up to 1m0s: routectl explain "A" says where the message goes, routectl hops which peers are away` + "\n"},
+		{"an outcome in time", true, time.Second, ""},
+		{"in a script", false, time.Minute, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var errs strings.Builder
+				r := &run{env: Env{Stderr: &errs, Terminal: c.terminal}}
+				stop := r.tellOfWaiting(&sendOptions{address: "A", timeout: time.Minute})
+				time.Sleep(c.comes)
+				stop()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := errs.String(); got != c.want {
+					t.Errorf("got %q, want %q", got, c.want)
+				}
+			})
 		})
 	}
 }

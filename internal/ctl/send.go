@@ -119,7 +119,10 @@ func (r *run) send(ctx context.Context, o sendOptions) error {
 	}
 	notTaken := 0
 	p := r.stream()
+	stop := r.tellOfWaiting(&o)
+	defer stop()
 	report := func(x outcome) error {
+		stop()
 		if !x.taken() {
 			notTaken++
 		}
@@ -135,6 +138,19 @@ func (r *run) send(ctx context.Context, o sendOptions) error {
 		return silentNo
 	}
 	return nil
+}
+
+// quietWait is how long a person is left without a word.
+const quietWait = 3 * time.Second
+
+// tellOfWaiting tells a person why nothing is seen, once, where no outcome has come for a while. A script sees none of it.
+func (r *run) tellOfWaiting(o *sendOptions) (stop func() bool) {
+	if !r.env.Terminal {
+		return func() bool { return false }
+	}
+	return time.AfterFunc(quietWait, func() {
+		fmt.Fprintf(r.env.Stderr, "waiting for an outcome, up to %v: routectl explain %q says where the message goes, routectl hops which peers are away\n", o.timeout, o.address)
+	}).Stop
 }
 
 // messageSender is the part of *amqp.Sender that sendAll needs.

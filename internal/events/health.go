@@ -181,6 +181,7 @@ func (r *Router) loop() {
 	t := time.NewTicker(min(time.Second, r.o.Window/2, r.o.HealthEvery))
 	defer t.Stop()
 	check, info := r.now()+int64(r.o.HealthEvery), r.now()+int64(r.o.InfoEvery)
+	var told window
 	for n := uint64(1); ; {
 		select {
 		case <-r.stop:
@@ -199,7 +200,7 @@ func (r *Router) loop() {
 		}
 		if now >= info {
 			info += int64(r.o.InfoEvery)
-			r.logWindow()
+			told = r.logWindow(told)
 		}
 	}
 }
@@ -218,11 +219,21 @@ func (r *Router) sweep(now int64) {
 	}
 }
 
-func (r *Router) logWindow() {
+// window is what the log tells of the events that are kept.
+type window struct {
+	count, bytes     int
+	evicted, dropped uint64
+}
+
+// logWindow tells what is kept where it differs from what was told last, and gives what it told: an idle router is silent.
+func (r *Router) logWindow(told window) window {
 	r.mu.Lock()
-	count, bytes, evicted, dropped := r.ring.count, r.ring.bytes, r.ring.evicted, r.ring.dropped
+	w := window{r.ring.count, r.ring.bytes, r.ring.evicted, r.ring.dropped}
 	r.mu.Unlock()
-	r.log.Info("events are kept for replay", "events", count, "bytes", bytes, "evicted", evicted, "dropped for want of memory", dropped)
+	if w != told {
+		r.log.Info("events are kept for replay", "events", w.count, "bytes", w.bytes, "evicted", w.evicted, "dropped for want of memory", w.dropped)
+	}
+	return w
 }
 
 // checkHealth asks every component how it is: each connection is written to, so that a dead one is found.

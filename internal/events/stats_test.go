@@ -1,7 +1,9 @@
 package events
 
 import (
+	"strings"
 	"testing"
+	"time"
 )
 
 // The counters tell what came, what went, who was slow, and who was sent away for that.
@@ -39,6 +41,34 @@ func TestStatsOfEvents(t *testing.T) {
 		}
 		if err := b.ended(); err == nil {
 			t.Error("B is there")
+		}
+	})
+}
+
+// What is kept is told where it has changed: a router that has no events is silent, however long it runs.
+func TestTheLogTellsOfTheWindowWhereItChanged(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		lines := func() int {
+			w.log.mu.Lock()
+			defer w.log.mu.Unlock()
+			return strings.Count(w.log.text.String(), "events are kept for replay")
+		}
+		for _, c := range []struct {
+			name string
+			send bool
+			want int // lines so far
+		}{
+			{"nothing came", false, 0},
+			{"an event came and went", true, 1},
+			{"nothing came since", false, 1},
+		} {
+			if c.send {
+				w.join("A").say(request("1", "Nobody"))
+			}
+			time.Sleep(10 * time.Minute)
+			if got := lines(); got != c.want {
+				t.Errorf("%s: got %d lines, want %d", c.name, got, c.want)
+			}
 		}
 	})
 }
