@@ -311,6 +311,30 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
+// A peer that is gone is noticed: its streams end, and the connection with them.
+func TestPeerThatIsGone(t *testing.T) {
+	o, ended := testOptions(), make(chan error, 1)
+	o.Serve = func(s *Stream) { <-s.Done(); ended <- s.Err() }
+	s := startServer(t, o)
+	c := dial(t, s)
+	c.call(1)
+	c.WritePing(false, [8]byte{1})
+	for f, err := c.ReadFrame(); ; f, err = c.ReadFrame() {
+		if p, ok := f.(*http2.PingFrame); err != nil || ok && p.IsAck() {
+			break // the stream is there
+		}
+	}
+	c.nc.Close()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errLost) {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the stream of a peer that is gone goes on")
+	}
+}
+
 // More streams than a connection may have are refused, one by one.
 func TestTooManyStreams(t *testing.T) {
 	c := dial(t, startServer(t, testOptions()))
