@@ -449,6 +449,20 @@ func TestForgedEventsEndTheStream(t *testing.T) {
 	}
 }
 
+// A registration without a life is answered: the component waits for that before anything else.
+func TestRegistrationWithoutTTL(t *testing.T) {
+	x := startBroker(t, Options{})
+	w, answered := frontend, make(chan struct{})
+	w.ttl = -1
+	s := x.begin(w)
+	go func() { defer close(answered); s.register(w) }()
+	select {
+	case <-answered:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no answer")
+	}
+}
+
 func TestWhoMayConnect(t *testing.T) {
 	x := startBroker(t, Options{})
 	for name, change := range map[string]func(*who){
