@@ -1,0 +1,116 @@
+package mesh
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/Azure/go-amqp"
+)
+
+// What was kept while the router was a broker does not go from one component to another when it is a server.
+func TestAServerGivesNothingOfWhatABrokerKept(t *testing.T) {
+	dir := t.TempDir()
+	r := startRouter(t, restOptions(dir))
+	bob := r.component("bob")
+	bob.send(publishOf("t", 1))
+	bob.barrier()
+	r.stopOnce()
+	o := restOptions(dir)
+	o.Server = true
+	r = startRouter(t, o)
+	alice := r.dial("alice", "ws")
+	alice.identify("alice")
+	alice.admin("t", "subscribe", "msg_from", "1e18")
+	if err := sender(t, r.session(), "topic:t").Send(within(t), amqp.NewMessage([]byte{7}), nil); err != nil {
+		t.Fatal(err)
+	}
+	alice.react()
+	f := alice.publish()
+	if len(f.Data) != 3 || f.Data[2] != 7 {
+		t.Errorf("got %x", f.Data)
+	}
+	alice.send(&Frame{Type: Ack, ID: f.ID})
+	alice.quiet()
+}
+
+// Who was away when a request was made gets its arguments too, whoever answered it.
+func TestMissedArgumentsOfRequests(t *testing.T) {
+	r := startRouter(t, Options{})
+	alice, caller, adder := r.dial("alice", "ws"), r.component("caller"), r.component("adder")
+	alice.identify("alice")
+	for _, method := range []string{"sum", "add"} {
+		alice.admin(method, "subscribe", "msg_from", "1e18")
+	}
+	adder.admin("add", "expose")
+	r.table.Add("rpc:sum", "route:sums")
+	s := r.session()
+	requests := receiver(t, s, "sums")
+	caller.send(&Frame{Type: Request, ID: number(1), Name: []byte("sum"), Data: []byte{0x81, 1}})
+	m := next(t, requests)
+	requests.AcceptMessage(within(t), m)
+	if err := sender(t, s, *m.Properties.ReplyTo).Send(within(t), amqp.NewMessage([]byte{5}), nil); err != nil {
+		t.Fatal(err)
+	}
+	caller.response()
+	caller.send(&Frame{Type: Request, ID: number(2), Name: []byte("add"), Data: []byte{0x81, 2}})
+	adder.send(&Frame{Type: Response, ID: adder.request().ID, Data: []byte{0xf6}})
+	caller.response()
+	caller.barrier()
+	alice.react()
+	for n := byte(1); n <= 2; n++ {
+		if f := alice.publish(); f.Data[1] != n {
+			t.Errorf("got %x, want %d", f.Data, n)
+		}
+	}
+	alice.quiet()
+}
+
+// Arguments of requests reach the subscribers at other routers, of each request once, wherever who asks and who answers are.
+func TestArgumentsOfRequestsAcrossRouters(t *testing.T) {
+	routers := meshOf(t, 3, [2]int{0, 1}, [2]int{1, 2})
+	adder := routers[1].component("adder")
+	adder.admin("add", "expose")
+	var hears []*client
+	for _, r := range routers {
+		r.knows("rpc:add", 1)
+		hears = append(hears, r.component("hears", "add"))
+	}
+	for _, r := range routers {
+		r.knows("topic:add", 3)
+	}
+	n := byte(0)
+	for i, r := range routers {
+		caller := r.component("caller")
+		for range 2 {
+			n++
+			caller.send(&Frame{Type: Request, ID: number(uint64(n)), Name: []byte("add"), Data: []byte{0x81, n}})
+			adder.send(&Frame{Type: Response, ID: adder.request().ID, Data: []byte{0xf6}})
+			caller.response()
+			for j, c := range hears {
+				if f := c.publish(); f.Data[1] != n {
+					t.Fatalf("request %d from %d: at %d, got %x", n, i, j, f.Data)
+				}
+			}
+		}
+	}
+	for _, c := range hears {
+		c.quiet()
+	}
+}
+
+// That components come and go is told at every router, each time.
+func TestComponentsComeAndGoAcrossRouters(t *testing.T) {
+	routers := meshOf(t, 2, [2]int{0, 1})
+	hears := routers[1].component("hears", "component_info")
+	routers[0].knows("topic:component_info", 1)
+	for range 3 {
+		c := routers[0].component("other")
+		for _, want := range []string{"connection_up", "connection_down"} {
+			if f := hears.publish(); !bytes.Contains(f.Data, []byte(want)) {
+				t.Errorf("got %q, want %s", f.Data, want)
+			}
+			c.close()
+		}
+		routers[0].until("it has gone", func() bool { return !routers[0].m.twinOf("other").open.Load() })
+	}
+}
