@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 
@@ -167,6 +168,9 @@ func (l *inlink) isNeighbour() bool {
 const stampKey = "x-opt-fingerpost-id"
 
 type stamp [16]byte
+
+// firstStamp is where the numbers begin: anywhere, as the node's id outlives the process, and neighbours remember what they have been brought.
+func firstStamp() uint64 { return rand.Uint64() }
 
 // newStamp makes the stamp of a message that has none.
 func (n *Node) newStamp() (s stamp) {
