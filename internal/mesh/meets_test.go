@@ -114,3 +114,36 @@ func TestComponentsComeAndGoAcrossRouters(t *testing.T) {
 		routers[0].until("it has gone", func() bool { return !routers[0].m.twinOf("other").open.Load() })
 	}
 }
+
+// A message that rows send to two topics goes to both at another router. One that is sent there by an address of AMQP too, for the same topic, is the same.
+func TestTwoWaysToOneRouter(t *testing.T) {
+	routers := lineOf(t, 2, "ws")
+	s := routers[1].session()
+	address, err := routers[1].node.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	receivers := map[string]*amqp.Receiver{}
+	for _, topic := range []string{"topic:a", "topic:b", "topic:c"} {
+		receivers[topic] = receiver(t, s, topic)
+		routers[0].knows(topic, 1)
+		routers[0].table.Add("x", topic)
+	}
+	for _, topic := range []string{"topic:a", "topic:c"} {
+		routers[0].table.Add("x", "amqp://"+address.String()+"/"+topic)
+	}
+	snd := sender(t, routers[0].session(), "x")
+	for i := range byte(3) {
+		told := sent(t, snd, amqp.NewMessage([]byte{i}))
+		for topic, rcv := range receivers {
+			m := next(t, rcv)
+			if got := m.GetData(); !bytes.Equal(got, []byte{i}) {
+				t.Errorf("%s: got %x, want %d", topic, got, i)
+			}
+			rcv.AcceptMessage(within(t), m)
+		}
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	}
+}
