@@ -147,3 +147,40 @@ func TestTwoWaysToOneRouter(t *testing.T) {
 		}
 	}
 }
+
+// A publish that a row leads from one topic to another goes to the subscribers of both, at every router of a ring, once.
+func TestOnePublishToTwoTopics(t *testing.T) {
+	routers := meshOf(t, 3, [2]int{0, 1}, [2]int{1, 2}, [2]int{2, 0})
+	var hears []*client
+	for _, r := range routers {
+		hears = append(hears, r.component("hears", "a", "b"))
+	}
+	for _, r := range routers {
+		r.knows("topic:a", 3)
+		r.knows("topic:b", 3)
+	}
+	routers[0].table.Add("topic:a", "topic:b")
+	pub := routers[0].component("pub")
+	for i, flags := range []byte{0, flagQoS1, flagQoS2} {
+		pub.send(&Frame{Type: Publish, Flags: flags, ID: number(uint64(50 + i)), HasID: flags != 0, Name: []byte("a"), Data: []byte{0x81, byte(i)}})
+		for j, c := range hears {
+			got := map[string]bool{}
+			for range 2 {
+				f := c.publish()
+				if f.Data[1] != byte(i) {
+					t.Fatalf("%d: at %d, got %+v", i, j, f)
+				}
+				got[string(f.Name)] = true
+				if f.QoS() != 0 {
+					c.send(&Frame{Type: Ack, ID: f.ID})
+				}
+			}
+			if !got["a"] || !got["b"] {
+				t.Errorf("%d: at %d, got %v", i, j, got)
+			}
+		}
+	}
+	for _, c := range hears {
+		c.quiet()
+	}
+}
