@@ -287,7 +287,10 @@ func TestGrantsAtEveryHop(t *testing.T) {
 	if !bytes.Equal(m.GetData(), []byte{0x81, 6}) {
 		t.Errorf("got %x", m.GetData())
 	}
-	last.barrier()
+	marker := routers[1].component("marker", "marker")
+	routers[2].knows("topic:marker", 1)
+	last.send(&Frame{Type: Publish, Name: []byte("marker"), Data: []byte{0x80}})
+	marker.publish() // and so what was sent before has come to the router in between
 
 	boss.admin("secret", "authorize", "cid", `"r1"`) // of the link to the first router
 	routers[1].knows("topic:secret", 2)
