@@ -262,10 +262,11 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 		return
 	}
 	if l.isNeighbour() {
-		if d.as = l.target; c.isRepeat(d) {
-			d.answer(Outcome{Kind: wire.Accepted})
-			return
-		}
+		d.as = l.target
+	}
+	if c.isRepeat(l, d) {
+		d.answer(Outcome{Kind: wire.Accepted})
+		return
 	}
 	c.learn(d)
 	if l.door {

@@ -152,6 +152,7 @@ type delivery struct {
 	conn    *conn
 	link    *inlink
 	in      *engine.InDelivery // nil: no answer is wanted, or nobody is there to take it
+	way     way                // by which it came, of a message that may come by another; zero: none
 	plan    *plan
 	copies  []Copy
 	later   []int32 // any and first groups, picked when the copies that go in any case are made
@@ -212,6 +213,7 @@ func (d *delivery) recycle() {
 	clear(copies)
 	d.serial.Add(1)
 	d.Message = Message{buf: buf[:0], head: head[:0], plain: plain[:0]}
+	d.way = way{}
 	d.conn, d.link, d.in, d.plan, d.told = nil, nil, nil, nil, nil
 	d.copies, d.later = copies[:0], later[:0]
 	d.waiting, d.seq, d.pending, d.counting, d.answered = 0, 0, 0, 0, false

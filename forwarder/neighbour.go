@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
 	"net"
 	"sync"
 
@@ -16,7 +18,7 @@ import (
 
 // Neighbour is another node of an adapter's, by a connection of AMQP that the adapter has one of them open to the other. Messages that came over AMQP
 // go there over it, whatever the adapter speaks itself: settled end to end, and cut through. A link is for one name, its target, which is what they are
-// looked up by at the other end; one that has been there by another way is accepted and goes no further.
+// looked up by at the other end; one that has been there by another way, to the same name, is accepted and goes no further.
 type Neighbour struct{ p *peer }
 
 // NeighbourOptions of a Neighbour. Name is needed.
@@ -168,6 +170,9 @@ const stampKey = "x-opt-fingerpost-id"
 
 type stamp [16]byte
 
+// firstStamp is where the numbers begin: anywhere, as the node's id outlives the process, and neighbours remember what they have been brought.
+func firstStamp() uint64 { return rand.Uint64() }
+
 // newStamp makes the stamp of a message that has none.
 func (n *Node) newStamp() (s stamp) {
 	hex.Decode(s[:8], []byte(n.id))
@@ -188,46 +193,75 @@ func (m *Message) readStamp() {
 
 func (s *stamp) encoded() []byte { return append([]byte{0xa0, byte(len(s))}, s[:]...) }
 
-// repeats remembers the stamps of messages that neighbours have brought, the latest of them.
+// way is a message on its way to a name, which it may come to by several links.
+type way struct {
+	stamp stamp
+	name  uint64 // its hash
+}
+
+// repeats remembers what neighbours have brought, the latest of it.
 type repeats struct {
 	mu       sync.Mutex // guards what follows; a leaf
-	new, old map[stamp]struct{}
+	new, old map[way]struct{}
 }
 
 // maxRepeats is how many are remembered at least.
 const maxRepeats = 1 << 16
 
-// take tells whether a message is new.
-func (r *repeats) take(s stamp) bool {
+// take tells whether a message is new to a name.
+func (r *repeats) take(w way) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.new[s]; ok {
+	if _, ok := r.new[w]; ok {
 		return false
 	}
-	if _, ok := r.old[s]; ok {
+	if _, ok := r.old[w]; ok {
 		return false
 	}
 	if r.new == nil || len(r.new) >= maxRepeats {
-		r.old, r.new = r.new, map[stamp]struct{}{}
+		r.old, r.new = r.new, map[way]struct{}{}
 	}
-	r.new[s] = struct{}{}
+	r.new[w] = struct{}{}
 	return true
 }
 
 // forget has a message that was not taken be new when it comes again.
-func (r *repeats) forget(s stamp) {
+func (r *repeats) forget(w way) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.new, s)
-	delete(r.old, s)
+	delete(r.new, w)
+	delete(r.old, w)
 }
 
-// isRepeat tells whether a message of a neighbour's has come by another way already. One that is sent again may be one that was lost.
-func (c *conn) isRepeat(d *delivery) bool {
-	d.readStamp()
-	if d.stamp == (stamp{}) || d.tries > 0 || c.n.repeats.take(d.stamp) {
+// isRepeat tells whether a message has come by another way already, to the same name: of a neighbour's, or by an amqp: hop of the node where it was
+// stamped, which is a neighbour of some node then. One that is sent again may be one that was lost.
+func (c *conn) isRepeat(l *inlink, d *delivery) bool {
+	if !l.isNeighbour() && (c.peerID == "" || c.peerID == c.n.id || l.replies || l.door || !d.marked) {
 		return false
 	}
-	c.n.count.repeats.Add(1)
-	return true
+	if d.readStamp(); !l.isNeighbour() && !d.stamp.isOf(c.peerID) {
+		d.stamp = stamp{}
+	}
+	if d.stamp == (stamp{}) {
+		return false
+	}
+	w := way{stamp: d.stamp}
+	if l.hasTarget {
+		w.name = maphash.String(planSeed, l.target)
+	} else if to, ok := d.To(); ok {
+		w.name = maphash.Bytes(planSeed, to)
+	}
+	if d.tries == 0 && !c.n.repeats.take(w) {
+		c.n.count.repeats.Add(1)
+		return true
+	}
+	d.way = w
+	return false
+}
+
+// isOf tells whether a node made the stamp.
+func (s *stamp) isOf(node string) bool {
+	var id [8]byte
+	_, err := hex.Decode(id[:], []byte(node))
+	return err == nil && id == [8]byte(s[:8])
 }

@@ -171,6 +171,7 @@ func New(core *admin.Core, o Options) *Node {
 		conns: map[uint64]*conn{}, hopCounts: map[string]*hopCount{}, otherHops: hopCount{name: otherSeries},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
 	}
+	n.stamps.Store(firstStamp())
 	n.guard = amqp.NewGuard()
 	n.replies.init()
 	n.access.Store(newAccess(o.Access))

@@ -221,8 +221,8 @@ func (d *delivery) answer(o Outcome) {
 	if d.in != nil {
 		d.conn.countOutcome(d.link, o.Kind)
 		held = d.tell(o)
-		if o.Kind != wire.Accepted && d.link != nil && d.link.isNeighbour() {
-			d.conn.n.repeats.forget(d.stamp)
+		if o.Kind != wire.Accepted && d.way != (way{}) {
+			d.conn.n.repeats.forget(d.way)
 		}
 		d.in = nil
 	}

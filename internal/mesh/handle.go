@@ -98,14 +98,14 @@ func (l *link) passOn(t *twin, f *Frame) error {
 	if l.topic != nil && string(l.topic) != topic {
 		l.flushNode() // a peer gets what it is sent in the order that it came, whatever the topics
 	}
-	l.in.Tag = l.keep(t, f)
+	l.in.Tag = l.m.keep(l, t, f)
 	return l.sendTopic(f.Name, &e)
 }
 
-// keep has a publish that is sent on be kept for who comes later, and gives its stamp.
-func (l *link) keep(t *twin, f *Frame) int64 {
-	s := l.m.rest
-	if s == nil || l.m.o.Server { // nothing goes from one component of a server to another
+// keep has a publish that is sent on be kept for who comes later, and gives its stamp. by is as in record.
+func (m *Mesh) keep(by *link, t *twin, f *Frame) int64 {
+	s := m.rest
+	if s == nil || m.o.Server { // nothing goes from one component of a server to another
 		return 0
 	}
 	if t.kin.Load() != 0 && f.Flags == flagSlot { // it has its id for routers alone
@@ -113,22 +113,32 @@ func (l *link) keep(t *twin, f *Frame) int64 {
 		plain.Flags, plain.HasID = 0, false
 		f = &plain
 	}
-	return s.record(l, t.line, f)
+	return s.record(by, t.line, f)
 }
 
 // say publishes what the router itself has to say of a twin, as if that had said it.
 func (l *link) say(t *twin, topic string, data []byte) {
 	l.flushNode()
 	l.copyOf.twin = t
-	l.copies.Tag = l.keep(t, &Frame{Type: Publish, Name: []byte(topic), Data: data})
+	l.copies.Tag = l.m.keep(l, t, &Frame{Type: Publish, Name: []byte(topic), Data: data})
 	if l.m.rest != nil {
 		l.m.rest.write()
 		defer l.m.rest.landed(l)
 	}
-	b := appendEnvelope(nil, "topic:", []byte(topic), &envelope{data: data})
-	if l.copies.Send(b, nil) == nil {
+	if l.copies.Send(l.m.appendSaid(nil, topic, data), nil) == nil {
 		l.copies.Flush()
 	}
+}
+
+// appendSaid appends the envelope of what the router itself publishes: between routers it has an id, as every publish.
+func (m *Mesh) appendSaid(b []byte, topic string, data []byte) []byte {
+	e := envelope{data: data}
+	if m.kinCount.Load() > 0 {
+		id := randomID()
+		m.passes(id)
+		e.id, e.hasID = id.Bytes(), true
+	}
+	return appendEnvelope(b, "topic:", []byte(topic), &e)
 }
 
 // taken keeps the id of a publish that is sent on.
@@ -375,7 +385,7 @@ func (l *link) handleResponse(f *Frame) {
 	}
 	if q.answers != nil {
 		q.answers(f)
-		if f.Status == StatusOK {
+		if q.isCopied(f) {
 			l.m.copyRequest(q)
 		}
 		return
@@ -383,7 +393,7 @@ func (l *link) handleResponse(f *Frame) {
 	answer := *f
 	answer.ID = q.id
 	q.from.send(l, &answer)
-	if f.Status == StatusOK {
+	if q.isCopied(f) {
 		l.say(q.from, q.topic, q.data) // the subscribers of the topic get the arguments, but who has asked
 	}
 }

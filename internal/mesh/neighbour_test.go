@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // receiver attaches a receiver of AMQP to a topic.
@@ -285,7 +287,10 @@ func TestGrantsAtEveryHop(t *testing.T) {
 	if !bytes.Equal(m.GetData(), []byte{0x81, 6}) {
 		t.Errorf("got %x", m.GetData())
 	}
-	last.barrier()
+	marker := routers[1].component("marker", "marker")
+	routers[2].knows("topic:marker", 1)
+	last.send(&Frame{Type: Publish, Name: []byte("marker"), Data: []byte{0x80}})
+	marker.publish() // and so what was sent before has come to the router in between
 
 	boss.admin("secret", "authorize", "cid", `"r1"`) // of the link to the first router
 	routers[1].knows("topic:secret", 2)
@@ -323,6 +328,28 @@ func TestALinkThatIsCutWithMessagesOnIt(t *testing.T) {
 	state, err := receipt.Wait(within(t))
 	if _, ok := state.(*amqp.StateModified); !ok || err != nil {
 		t.Errorf("got %T, %v, and nobody has accepted it", state, err)
+	}
+}
+
+// A router that comes back, with the id that it had, has its messages taken as new ones.
+func TestMessagesAfterARestart(t *testing.T) {
+	far := startRouter(t, Options{Name: "far"})
+	rcv := receiver(t, far.session(), "topic:t")
+	for life := range byte(3) {
+		r := startRouterAs(t, routetable.New(), Options{Name: "near"}, "00112233445566aa")
+		r.join(far, "near")
+		r.knows("topic:t", 1)
+		told := sent(t, sender(t, r.session(), "topic:t"), amqp.NewMessage([]byte{life}))
+		m := next(t, rcv)
+		if got := m.GetData(); !bytes.Equal(got, []byte{life}) {
+			t.Errorf("got %x in life %d", got, life)
+		}
+		rcv.AcceptMessage(within(t), m)
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+		r.stopOnce()
+		far.until("it has gone", func() bool { return !far.m.twinOf("near").open.Load() })
 	}
 }
 

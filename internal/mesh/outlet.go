@@ -213,6 +213,9 @@ func (l *lane) frame(c *forwarder.Copy, e *envelope, from *twin, wanted bool) Fr
 	if l.kind == laneTopic {
 		f.ID, _ = MakeID(e.id)
 		f.Flags, f.HasID = e.flags, e.hasID
+		if from != nil && f.HasID && string(e.to[min(len("topic:"), len(e.to)):]) != l.name { // a row has led here from another topic
+			f.ID = l.t.m.idFor(f.ID, l.name)
+		}
 	}
 	kin := l.t.kin.Load() != 0
 	if from != nil && from.kin.Load() != 0 && f.Flags == flagSlot && !kin {
@@ -222,7 +225,7 @@ func (l *lane) frame(c *forwarder.Copy, e *envelope, from *twin, wanted bool) Fr
 		f.Flags, f.HasID = flagSlot, true
 	}
 	if kin && from == nil {
-		f.ID = l.t.m.idOf(c)
+		f.ID = l.t.m.idFor(serialID(c), l.name)
 	}
 	if wanted {
 		if f.Flags, f.HasID = flagQoS1, true; !kin {
@@ -245,9 +248,15 @@ func (t *twin) put(l *lane, f *Frame, e *envelope, c *forwarder.Copy, now *time.
 	t.push(parcel{frame: bytes.Clone(t.frame), id: f.ID, qos: f.QoS(), copy: c}, *now)
 }
 
-// idOf is the id by which routers know a message that came by AMQP, whichever of them it is sent to.
-func (m *Mesh) idOf(c *forwarder.Copy) ID {
-	id := serialID(c)
+// idFor is the id by which routers know a message that has reached one topic of several, whichever of them it is sent to.
+func (m *Mesh) idFor(id ID, topic string) ID {
+	h := uint64(14695981039346656037) // FNV-1a, the same everywhere
+	for i := range len(topic) {
+		h = (h ^ uint64(topic[i])) * 1099511628211
+	}
+	for i := range min(8, int(id.n)) {
+		id.b[i] ^= byte(h >> (8 * i))
+	}
 	m.passes(id)
 	return id
 }

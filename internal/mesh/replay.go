@@ -190,7 +190,7 @@ func (t *twin) resend(r *replay, lines []byte) {
 func (t *twin) resendLine(r *replay, line []byte) {
 	var f Frame
 	stamp, from, frame, err := parseRecord(line, r.room, &f)
-	if r.room = frame; err != nil || from == t.name || from != "" && tenantOf(from) != t.tenant {
+	if r.room = frame; err != nil || from == t.name || from != "" && (t.m.o.Server || tenantOf(from) != t.tenant) { // as reaches says
 		return
 	}
 	topic := string(f.Name)

@@ -149,7 +149,7 @@ func (a answers) Deliver(batch []*forwarder.Copy) (int, error) {
 		}
 		f.ID = q.id
 		q.from.send(nil, f)
-		if f.Status == StatusOK {
+		if q.isCopied(f) {
 			a.m.copyRequest(q)
 		}
 		defer c.Settle(accepted)
@@ -182,12 +182,24 @@ func readAnswer(m *forwarder.Message) (f *Frame, bad string) {
 	return f, ""
 }
 
+// isCopied tells whether the subscribers of the topic get the arguments, by the answer. One router of our kind sees to it, that where the request was made.
+func (q *question) isCopied(f *Frame) bool {
+	return f.Status == StatusOK && (q.from == nil || q.from.kin.Load() == 0)
+}
+
 // copyRequest sends the arguments of a request that was done to the subscribers of its topic, as a link does.
 func (m *Mesh) copyRequest(q *question) {
 	m.copiesMu.Lock()
 	defer m.copiesMu.Unlock()
-	m.copyOf.twin = q.from
-	if m.copies.Send(appendEnvelope(nil, "topic:", []byte(q.topic), &envelope{data: q.data}), nil) == nil {
+	m.copyOf.twin, m.copies.Tag = q.from, 0
+	if q.from != nil { // else the lanes do it, as with what comes over AMQP
+		m.copies.Tag = m.keep(nil, q.from, &Frame{Type: Publish, Name: []byte(q.topic), Data: q.data})
+	}
+	if m.rest != nil {
+		m.rest.write()
+		defer m.rest.landed(nil)
+	}
+	if m.copies.Send(m.appendSaid(nil, q.topic, q.data), nil) == nil {
 		m.copies.Flush()
 	}
 }

@@ -50,8 +50,14 @@ func startRouter(t testing.TB, o Options) *router {
 
 func startRouterOn(t testing.TB, table *routetable.Table, o Options) *router {
 	t.Helper()
+	return startRouterAs(t, table, o, "")
+}
+
+// startRouterAs starts the router whose node has an id, as it is after a restart.
+func startRouterAs(t testing.TB, table *routetable.Table, o Options, id string) *router {
+	t.Helper()
 	core := admin.New(table, admin.Options{})
-	r := &router{t: t, table: table, node: forwarder.New(core, forwarder.Options{Name: "router"})}
+	r := &router{t: t, table: table, node: forwarder.New(core, forwarder.Options{Name: "router", ID: id})}
 	if o.Version == "" {
 		o.Version = "0"
 	}
