@@ -292,6 +292,6 @@ func (e Events) shown() any {
 func (a *App) topology() *web.Topology {
 	shown := a.config.Events.Topology
 	return &web.Topology{
-		Name: a.node.Name(), ID: a.node.ID(), Version: Version, Table: a.table, Node: a.node, Events: a.events, Hidden: shown != nil && !*shown,
+		Name: a.node.Name(), ID: a.node.ID(), Version: Version, Table: a.table, Node: a.node, Events: a.events, Relay: a.relay, Mesh: a.mesh, Hidden: shown != nil && !*shown,
 	}
 }
