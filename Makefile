@@ -84,14 +84,16 @@ parts:
 	@$(PYTHON) -c 'import proton, cbor2, websockets, cryptography'
 	@node --version >/dev/null
 
-# What "make interop" needs beside that: RabbitMQ and NATS. They are installed and not started; the tests start their own.
+# What "make interop" needs beside that: RabbitMQ, NATS and a browser. They are installed and not started; the tests start their own.
 broker:
 	@need=(); \
 	test -x /usr/lib/rabbitmq/bin/rabbitmq-server || need+=(rabbitmq-server); \
 	command -v nats-server >/dev/null || need+=(nats-server); \
+	command -v chromium >/dev/null || need+=(chromium); \
 	if [ $${#need[@]} -gt 0 ]; then \
 		apt-get update -qq; \
 		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "$${need[@]}"; \
 	fi
 	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server
 	@command -v nats-server >/dev/null
+	@command -v chromium >/dev/null

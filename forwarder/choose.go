@@ -37,6 +37,20 @@ func (n *Node) state(m *routetable.Explained) (present bool, busy int) {
 	if err != nil {
 		return false, 0
 	}
+	return n.stateOf(hop)
+}
+
+// Unread tells whether nobody is at a hop address: a receiver, component, peer or client that is not there. Of hops that are dialled Hops tells.
+func (n *Node) Unread(address string) bool {
+	hop, err := routetable.ParseHop(address)
+	if err != nil || hop.IsName() || hop.Scheme == "amqp" || hop.Scheme == "amqps" {
+		return false
+	}
+	present, _ := n.stateOf(hop)
+	return !present
+}
+
+func (n *Node) stateOf(hop *routetable.Hop) (present bool, busy int) {
 	switch hop.Scheme {
 	case "link":
 		if r := n.receiver(hop.Name); r != nil {

@@ -330,7 +330,7 @@ func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 		d.answer(Outcome{Kind: wire.Accepted})
 	default:
 		if p.tapsOnly {
-			c.tapped(l, d)
+			c.tapped(l, d, p)
 		} else {
 			l.found()
 		}
@@ -347,9 +347,13 @@ func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 }
 
 // tapped counts a message that only taps get: it is unrouted.
-func (c *conn) tapped(l *inlink, d *delivery) {
+func (c *conn) tapped(l *inlink, d *delivery, p *plan) {
 	c.n.count.unrouted.Add(1)
-	c.n.unrouted(l, d, "only optional routes match")
+	reason := "only optional routes match"
+	if p.unread != "" {
+		reason = reasonNobodyReads
+	}
+	c.n.unrouted(l, d, reason)
 	if d.Settled {
 		c.n.count.droppedRefused.Add(1)
 	}
@@ -364,7 +368,7 @@ func (c *conn) expired(d *delivery) {
 // refuseUnrouted rejects a message whose address matches nothing, and tallies the address.
 func (c *conn) refuseUnrouted(l *inlink, d *delivery, p *plan) {
 	c.use(p)
-	c.n.notFound(l, d)
+	c.n.notFound(l, d, p)
 	c.refuse(d, wire.CondNotFound, l.noRoute(d, p))
 }
 

@@ -183,15 +183,42 @@ func TestUnroutedAddressesAreTalliedByReason(t *testing.T) {
 			t.Errorf("to %q: got %q", to, got)
 		}
 	}
-	var got []string
-	for _, x := range r.node.Unrouted() {
-		got = append(got, fmt.Sprintf("%s %s %d", x.Address, x.Reason, x.Count))
-	}
-	if want := []string{"MULTIVAC not wired 1", "x/1 handler gone 1", "COLOSSUS handler gone 2"}; !slices.Equal(got, want) {
+	if got, want := tallied(r), []string{"MULTIVAC not wired 1", "x/1 handler gone 1", "COLOSSUS handler gone 2"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if c := r.node.Counters(); c["handlerGone"] != 3 || c["notWired"] != 1 || c["unrouted"] != 4 {
 		t.Errorf("got %v", c)
+	}
+}
+
+func tallied(r *router) (all []string) {
+	for _, x := range r.node.Unrouted() {
+		all = append(all, fmt.Sprintf("%s %s %d", x.Address, x.Reason, x.Count))
+	}
+	return all
+}
+
+// A row may lead to a receiver that is not attached: that is what the sender and the tally are told, whether or not a tap takes a copy.
+func TestARowToALinkThatNobodyReads(t *testing.T) {
+	r := start(t, forwarder.Options{}, "COLOSSUS --> link:backup", "HAL9000 --> link:77")
+	r.rows(row{"HAL9000", "route:TAP", optional})
+	tap := r.receiver("TAP", nil)
+	s := r.sender("")
+	err := s.Send(within(t), message("COLOSSUS", "x"), nil)
+	if want := `the address "COLOSSUS" leads to "link:backup", where nobody is`; condition(err) != "amqp:not-found" || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := s.Send(within(t), message("HAL9000", "x"), nil); condition(err) != "amqp:not-found" {
+		t.Errorf("where a tap takes it: %v", err)
+	}
+	r.take(tap)
+	if got, want := tallied(r), []string{"HAL9000 nobody reads 1", "COLOSSUS nobody reads 1"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for address, want := range map[string]bool{"link:backup": true, "link:77": true, "amqp://127.0.0.1:1": false, "null": false, "TAP": false, "topic:x": false, "bad://": false} {
+		if got := r.node.Unread(address); got != want {
+			t.Errorf("%s: unread is %v", address, got)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type plan struct {
 	foreign   bool   // some hop is neither a link of ours nor null
 	tapsOnly  bool   // all targets are optional: copies go, but the message counts as unrouted
 	problems  int    // rows whose address cannot be reached
+	unread    string // a hop that a row leads to and that is not there; empty: none
 	unserved  string // a name that a row leads to and that no row matches, a topic not counted; empty: none
 
 	roots  []int32 // the groups of the first lookup
@@ -499,7 +500,7 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 		}
 	}
 	if t.outlet == nil {
-		b.p.brief = true // nothing tells when there is one
+		b.p.brief, b.p.unread = true, m.Hop.Text // nothing tells when there is one
 		return t, false
 	}
 	if t.timeout == 0 {

@@ -28,11 +28,12 @@ const (
 	maxLostReason  = 200
 )
 
-// The reasons of an address that nothing matches. A table remembers ten thousand patterns that have no rows any more, not those of before
+// The reasons of an address that nothing matches, or nothing that is there. A table remembers ten thousand patterns that have no rows any more, not those of before
 // it was opened.
 const (
 	reasonHandlerGone = "handler gone" // it had rows once
 	reasonNotWired    = "not wired"    // it had none, as far as is remembered
+	reasonNobodyReads = "nobody reads" // it has, to a hop where nobody is
 )
 
 // lostTally counts messages that went nowhere, by address.
@@ -98,13 +99,20 @@ func (l *inlink) noRoute(d *delivery, p *plan) string {
 		name := p.unserved[:min(len(p.unserved), maxLostAddress)]
 		return "the address " + strconv.Quote(l.addressOf(d)) + " leads to " + strconv.Quote(name) + ", which no route matches"
 	}
+	if p.unread != "" {
+		name := p.unread[:min(len(p.unread), maxLostAddress)]
+		return "the address " + strconv.Quote(l.addressOf(d)) + " leads to " + strconv.Quote(name) + ", where nobody is"
+	}
 	return "no route matches the address " + strconv.Quote(l.addressOf(d))
 }
 
 // notFound tallies an address that nothing matches. Called under the connection's lock.
-func (n *Node) notFound(l *inlink, d *delivery) {
+func (n *Node) notFound(l *inlink, d *delivery, p *plan) {
 	reason := reasonNotWired
-	if _, ok := n.table.Snapshot().Emptied(string(l.wholeAddress(d))); ok {
+	if p.unread != "" {
+		reason = reasonNobodyReads
+		n.count.notWired.Add(1)
+	} else if _, ok := n.table.Snapshot().Emptied(string(l.wholeAddress(d))); ok {
 		reason = reasonHandlerGone
 		n.count.handlerGone.Add(1)
 	} else {

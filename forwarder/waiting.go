@@ -95,7 +95,7 @@ func (l *inlink) replay(b *batch, at int64) (sent bool) {
 		switch {
 		case d.until != 0 && d.until <= at:
 			if !p.found {
-				c.n.notFound(l, d) // that is why it grew too old
+				c.n.notFound(l, d, p) // that is why it grew too old
 			}
 			c.expired(d)
 		case !p.found:

@@ -49,22 +49,28 @@ type EventRestart struct {
 	Command []string `yaml:"command"` // a program and its arguments; no shell is asked
 }
 
+const (
+	minEventTime = Duration(10 * time.Millisecond) // of windows and intervals
+	defaultHard  = 5000
+)
+
 // check says what is wrong, and under which key.
 func (e *Events) check() (key string, err error) {
-	negative := errors.New("it cannot be negative")
+	for _, d := range []struct {
+		key string
+		of  Duration
+	}{{".window", e.Window}, {".stall", e.Stall}, {".healthEvery", e.HealthEvery}, {".infoEvery", e.InfoEvery}} {
+		if d.of < 0 || d.of > 0 && d.of < minEventTime {
+			return d.key, fmt.Errorf("%v is out of range: at least %v, or 0 for the default", time.Duration(d.of), time.Duration(minEventTime))
+		}
+	}
 	switch {
-	case e.Window < 0:
-		return ".window", negative
-	case e.Stall < 0:
-		return ".stall", negative
-	case e.HealthEvery < 0:
-		return ".healthEvery", negative
-	case e.InfoEvery < 0:
-		return ".infoEvery", negative
 	case e.Soft < 0 || e.Soft > 1<<24:
 		return ".soft", fmt.Errorf("%d is out of range: up to %d", e.Soft, 1<<24)
 	case e.Hard < 0 || e.Hard > 1<<24:
 		return ".hard", fmt.Errorf("%d is out of range: up to %d", e.Hard, 1<<24)
+	case e.Soft > cmp.Or(e.Hard, defaultHard):
+		return ".soft", fmt.Errorf("%d is above the hard limit, %d: nobody would be slow before it is sent away", e.Soft, cmp.Or(e.Hard, defaultHard))
 	case e.HealthLimit < 0 || e.HealthLimit > 1000:
 		return ".healthLimit", fmt.Errorf("%d is out of range: up to 1000", e.HealthLimit)
 	case e.WindowBytes != 0 && e.WindowBytes < 1<<20 || e.WindowBytes > 1<<40:
@@ -76,15 +82,24 @@ func (e *Events) check() (key string, err error) {
 		}
 	}
 	for i, l := range e.Links {
-		u, err := url.Parse(l.URL)
-		if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" || u.User != nil {
+		if !isLinkURL(l.URL) {
 			return fmt.Sprintf(".links[%d].url", i), errors.New("write ws://HOST:PORT/router/link, or wss://")
 		}
 	}
 	return "", nil
 }
 
+func isLinkURL(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Hostname() == "" || u.User != nil {
+		return false
+	}
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
+	return err == nil && port != 0
+}
+
 // Environment puts what the environment says over the events of the file: FINGERPOST_EVENTS_… before the names that EDRI has for the same.
+// What is empty is not set.
 func (c *Config) Environment(lookup func(string) (string, bool)) error {
 	e := &c.Events
 	for _, v := range []struct {
@@ -102,22 +117,29 @@ func (c *Config) Environment(lookup func(string) (string, bool)) error {
 		{"TOPOLOGY", "EDRI_API_ENABLE_TOPOLOGY", setBool(&e.Topology)},
 	} {
 		name := "FINGERPOST_EVENTS_" + v.ours
-		text, ok := lookup(name)
-		if !ok && v.edri != "" {
+		text, _ := lookup(name)
+		if text == "" && v.edri != "" {
 			name = v.edri
-			text, ok = lookup(name)
+			text, _ = lookup(name)
 		}
-		if !ok {
+		if text == "" {
 			continue
 		}
 		if err := v.set(text); err != nil {
 			return fmt.Errorf("environment %s: %w", name, err)
 		}
+		if key, err := e.check(); err != nil && strings.EqualFold(key, "."+strings.ReplaceAll(v.ours, "_", "")) {
+			return fmt.Errorf("environment %s: %w", name, err)
+		}
 	}
-	host, hasHost := lookup("EDRI_SWITCH_HOST")
-	port, hasPort := lookup("EDRI_SWITCH_PORT")
-	if hasHost || hasPort {
-		e.Links = append(e.Links, EventLink{URL: "ws://" + net.JoinHostPort(cmp.Or(host, "localhost"), cmp.Or(port, "8899")) + "/router/link"})
+	host, _ := lookup("EDRI_SWITCH_HOST")
+	port, _ := lookup("EDRI_SWITCH_PORT")
+	if host != "" || port != "" {
+		l := EventLink{URL: "ws://" + net.JoinHostPort(cmp.Or(host, "localhost"), cmp.Or(port, "8899")) + "/router/link"}
+		if !isLinkURL(l.URL) {
+			return fmt.Errorf("environment EDRI_SWITCH_HOST, EDRI_SWITCH_PORT: %q, %q is no host and port of a router", host, port)
+		}
+		e.Links = append(e.Links, l)
 	}
 	if text, _ := lookup("ENVIRONMENT"); e.Topology == nil && strings.EqualFold(text, "production") {
 		e.Topology = new(bool)
@@ -292,6 +314,6 @@ func (e Events) shown() any {
 func (a *App) topology() *web.Topology {
 	shown := a.config.Events.Topology
 	return &web.Topology{
-		Name: a.node.Name(), ID: a.node.ID(), Version: Version, Table: a.table, Node: a.node, Events: a.events, Hidden: shown != nil && !*shown,
+		Name: a.node.Name(), ID: a.node.ID(), Version: Version, Table: a.table, Node: a.node, Events: a.events, Relay: a.relay, Mesh: a.mesh, Hidden: shown != nil && !*shown,
 	}
 }

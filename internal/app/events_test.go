@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,19 @@ func TestEventsTakeTheEnvironmentOverTheFile(t *testing.T) {
 		{name: "ours go first", env: map[string]string{"EDRI_CACHE_TIMEOUT": "45", "FINGERPOST_EVENTS_WINDOW": "1m", "FINGERPOST_EVENTS_WINDOW_BYTES": "4MiB"}, want: Events{
 			Window: Duration(time.Minute), WindowBytes: 4 << 20,
 		}},
+		{name: "empty is not set", env: map[string]string{"EDRI_CACHE_TIMEOUT": "", "FINGERPOST_EVENTS_SOFT": "", "EDRI_ROUTER_OUTBOUND_QUEUE_SOFT_LIMIT": "9", "EDRI_SWITCH_HOST": "", "EDRI_SWITCH_PORT": ""}, want: Events{
+			Window: Duration(7 * time.Second), Soft: 9,
+		}},
+		{name: "a switch", env: map[string]string{"EDRI_SWITCH_PORT": "7"}, want: Events{
+			Window: Duration(7 * time.Second), Links: []EventLink{{URL: "ws://localhost:7/router/link"}},
+		}},
+		{name: "no port", env: map[string]string{"EDRI_SWITCH_PORT": "65536"}, bad: "environment EDRI_SWITCH_HOST, EDRI_SWITCH_PORT"},
+		{name: "no host", env: map[string]string{"EDRI_SWITCH_HOST": "a b"}, bad: "environment EDRI_SWITCH_HOST, EDRI_SWITCH_PORT"},
+		{name: "no window to speak of", env: map[string]string{"EDRI_CACHE_TIMEOUT": "1e-9"}, bad: "environment EDRI_CACHE_TIMEOUT: 1ns is out of range: at least 10ms"},
+		{name: "no interval to speak of", env: map[string]string{"FINGERPOST_EVENTS_HEALTH_EVERY": "1us"}, bad: "environment FINGERPOST_EVENTS_HEALTH_EVERY: "},
+		{name: "fewer than none", env: map[string]string{"EDRI_ROUTER_OUTBOUND_QUEUE_HARD_LIMIT": "-1"}, bad: "environment EDRI_ROUTER_OUTBOUND_QUEUE_HARD_LIMIT: -1 is out of range"},
+		{name: "slow past the end", env: map[string]string{"EDRI_ROUTER_OUTBOUND_QUEUE_SOFT_LIMIT": "5001"}, bad: "environment EDRI_ROUTER_OUTBOUND_QUEUE_SOFT_LIMIT: 5001 is above the hard limit, 5000"},
+		{name: "slow at the end", env: map[string]string{"EDRI_ROUTER_OUTBOUND_QUEUE_HARD_LIMIT": "50"}, want: Events{Window: Duration(7 * time.Second), Hard: 50}},
 		{name: "no number", env: map[string]string{"EDRI_ROUTER_OUTBOUND_QUEUE_SOFT_LIMIT": "many"}, bad: "EDRI_ROUTER_OUTBOUND_QUEUE_SOFT_LIMIT"},
 		{name: "no time", env: map[string]string{"EDRI_CACHE_TIMEOUT": "-1"}, bad: "EDRI_CACHE_TIMEOUT"},
 	} {
@@ -51,7 +65,7 @@ func TestEventsTakeTheEnvironmentOverTheFile(t *testing.T) {
 
 func sameEvents(a, b Events) bool {
 	return a.Window == b.Window && a.WindowBytes == b.WindowBytes && a.Soft == b.Soft && a.Hard == b.Hard && a.Stall == b.Stall &&
-		a.HealthEvery == b.HealthEvery && a.HealthLimit == b.HealthLimit && a.InfoEvery == b.InfoEvery
+		a.HealthEvery == b.HealthEvery && a.HealthLimit == b.HealthLimit && a.InfoEvery == b.InfoEvery && slices.Equal(a.Links, b.Links)
 }
 
 // The topology is shown but in production, and there where it is asked for; a False is false.

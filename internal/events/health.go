@@ -178,7 +178,7 @@ func (r *Router) show(rec *record, now int64) {
 
 // loop is the router's clock.
 func (r *Router) loop() {
-	t := time.NewTicker(min(time.Second, r.o.Window/2, r.o.HealthEvery))
+	t := time.NewTicker(max(min(time.Second, r.o.Window/2, r.o.HealthEvery), time.Millisecond))
 	defer t.Stop()
 	check, info := r.now()+int64(r.o.HealthEvery), r.now()+int64(r.o.InfoEvery)
 	var told window

@@ -29,6 +29,7 @@ type linkPart struct {
 	// Guarded by Router.mu.
 	wants   [2]map[string][]string // type → ids of the routers that have it
 	paths   map[string][]string    // how each of these is reached: ids, the other's own first
+	markers map[string][][2]uint64 // what it had seen when it was linked
 	marked  bool                   // its markers came: it gets events
 	told    []byte                 // the demands that it was sent last
 	linked  bool                   // it is in Router.conns
@@ -381,10 +382,17 @@ func (c *conn) handleDemands() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	behind := false // a router is behind the link that was not
+	for id := range paths {
+		behind = behind || id != c.link.router && c.link.paths[id] == nil
+	}
 	c.link.wants, c.link.paths = wants, paths
 	if c.link.marked {
 		if err := r.linkRows(c); err != nil {
 			return err
+		}
+		if behind { // a hub that was away is told of it only after it was linked
+			r.replayTo(c)
 		}
 	}
 	r.wanted()
@@ -434,7 +442,13 @@ func (c *conn) handleMarkers() error {
 	if err := r.linkRows(c); err != nil {
 		return err
 	}
-	c.link.marked = true
+	c.link.marked, c.link.markers = true, markers
+	r.replayTo(c)
+	return nil
+}
+
+// replayTo sends a link what is kept, was not seen by the other router when it was linked, and is demanded. Called under the lock.
+func (r *Router) replayTo(c *conn) {
 	v := linkView{chunks: r.ring.chunks, origins: r.origins, self: r.o.ID, client: c.ws.Client(), kinds: map[uint32]*kind{}, seen: map[uint32]*seen{}}
 	if n := len(v.chunks); n > 0 {
 		v.end = v.chunks[n-1].used
@@ -448,7 +462,7 @@ func (c *conn) handleMarkers() error {
 		}
 	}
 	for i, id := range r.origins {
-		v.seen[uint32(i)] = seenOf(markers[id])
+		v.seen[uint32(i)] = seenOf(c.link.markers[id])
 		if id == c.link.router {
 			v.skip = uint32(i)
 		}
@@ -458,7 +472,6 @@ func (c *conn) handleMarkers() error {
 	defer c.mu.Unlock()
 	c.out.replayLink(&v)
 	c.dirty.note(c)
-	return nil
 }
 
 // handleLinkEvent takes an event of another router, unless it was here.

@@ -236,6 +236,26 @@ func TestE34EverythingComesWhereNothingIsKnown(t *testing.T) {
 	})
 }
 
+// A hub that was away knows who is behind it only after it is linked: they get what came meanwhile all the same, once.
+func TestE34WhatWasSentWhileAHubWasAwayComes(t *testing.T) {
+	inRouters(t, 4, func(x *routers) {
+		a, b := x.w[0].shares("A", `"T"`), x.w[1].shares("B", `"T"`, "req/T")
+		x.link(1, 3)
+		x.link(2, 3)
+		a.say(request("before", "T"))
+		b.wants("before")
+		x.way["ws://1-3"].cut()
+		x.way["ws://2-3"].cut()
+		a.say(request("1", "T"), request("2", "T"))
+		x.link(1, 4) // another life of the hub
+		x.link(2, 4)
+		a.say(request("3", "T"))
+		b.wants("1", "2", "3")
+		x.link(1, 2)
+		b.wants()
+	})
+}
+
 func TestE36ARouterThatIsGoneDemandsNothing(t *testing.T) {
 	inRouters(t, 2, func(x *routers) {
 		wire := x.link(1, 2)

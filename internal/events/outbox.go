@@ -80,7 +80,14 @@ func (o *outbox) replay(v view) {
 	}
 }
 
+// replayLink queues a replay for a link. It takes the place of one that is not done.
 func (o *outbox) replayLink(v *linkView) {
+	for i := range o.queue {
+		if l := o.queue[i].link; l != nil {
+			*l = *v
+			return
+		}
+	}
 	if len(v.chunks) > 0 {
 		o.queue = append(o.queue, segment{link: v})
 	}

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -224,6 +226,42 @@ func (m *Mesh) Counters() map[string]uint64 {
 		m.rest.counters(all)
 	}
 	return all
+}
+
+// Peer is a component or router of Rembus, for people.
+type Peer struct {
+	Name      string
+	Hop       string // as rows name it
+	Router    bool
+	Connected bool
+	Remote    string // its address; empty: it is away
+	Waiting   int    // publishes that it has not got, or not acknowledged
+	Asked     int    // requests that it has not answered
+}
+
+// Peers gives those that are connected, and those that are away and have something coming, by name; at most so many.
+func (m *Mesh) Peers(most int) []Peer {
+	m.mu.Lock()
+	twins := slices.Collect(maps.Values(m.twins))
+	m.mu.Unlock()
+	slices.SortFunc(twins, func(a, b *twin) int { return strings.Compare(a.name, b.name) })
+	var all []Peer
+	for _, t := range twins {
+		if p := t.state(); len(all) < most && (p.Connected || p.Waiting > 0) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func (t *twin) state() Peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := Peer{Name: t.name, Hop: hopOf(t.name), Router: t.relays.Load(), Connected: t.link != nil, Waiting: len(t.out.waiting), Asked: int(t.outstanding.Load())}
+	if t.link != nil {
+		p.Remote = t.link.from
+	}
+	return p
 }
 
 // oldest is the stamp before which nothing is kept.

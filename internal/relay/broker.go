@@ -331,6 +331,7 @@ type Connection struct {
 	Since    time.Time
 	Topics   int // that it serves
 	Pending  int // ops of its own without an answer
+	Waiting  int // ops of others that its socket has not taken
 	Received uint64
 	Sent     uint64 // ops
 }
@@ -342,7 +343,7 @@ func (b *Broker) Connections() []Connection {
 		c.mu.Lock()
 		list = append(list, Connection{
 			Name: c.name(), Key: c.key, Domain: c.domain, Remote: c.remote, Secure: c.secure, Since: c.since, Topics: c.served,
-			Pending: int(max(c.pending.Load(), 0)), Received: c.receivedOps.Load(), Sent: c.sent,
+			Pending: int(max(c.pending.Load(), 0)), Waiting: len(c.line.ops) - c.line.first, Received: c.receivedOps.Load(), Sent: c.sent,
 		})
 		c.mu.Unlock()
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/rand"
 	_ "embed"
 	"encoding/hex"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/events"
+	"github.com/fingerpost/fingerpost/internal/mesh"
+	"github.com/fingerpost/fingerpost/internal/relay"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -23,7 +26,9 @@ type Topology struct {
 	Table  *routetable.Table
 	Node   *forwarder.Node
 	Events *events.Router
-	Hidden bool // /topology is not served
+	Relay  *relay.Broker // nil: there is none
+	Mesh   *mesh.Mesh    // the same
+	Hidden bool          // /topology is not served
 }
 
 // view is the answer of /topology.
@@ -34,8 +39,9 @@ type view struct {
 	Links      []events.LinkState `json:"links"`
 	Unrouted   []events.Unrouted  `json:"unrouted"`
 	Shared     []sharedType       `json:"shared"` // types with more than one handler
-	Unread     []string           `json:"unread"` // components with subscriptions that are not well, hops with rows that are away
+	Unread     []string           `json:"unread"` // components with subscriptions that are not well, hops of rows that are away, or where nobody is
 	AMQP       []linkView         `json:"amqp"`   // links of clients
+	Peers      []peerView         `json:"peers"`  // connections of the relay and of Rembus
 	Hops       []hopView          `json:"hops"`   // peers that rows name
 	Lost       []lostView         `json:"unroutedAddresses"`
 	Routes     []routeView        `json:"routes"` // the first of them, those of components and links of clients left out
@@ -76,6 +82,15 @@ type linkView struct {
 	Messages  uint64 `json:"messages"`
 }
 
+type peerView struct {
+	Hop       string `json:"hop"` // as rows name it
+	Class     string `json:"class"`
+	Name      string `json:"name"`
+	Remote    string `json:"remote,omitempty"`
+	Connected bool   `json:"connected"`
+	Waiting   int    `json:"waiting"` // what is on its way there, and requests that it has not answered
+}
+
 type hopView struct {
 	Hop     string `json:"hop"`
 	State   string `json:"state"`
@@ -107,7 +122,7 @@ const (
 func (t *Topology) view() *view {
 	v := &view{
 		Components: t.Events.Components(), Links: t.Events.Links(), Unrouted: t.Events.Unrouted(),
-		Shared: []sharedType{}, Unread: []string{}, AMQP: []linkView{}, Hops: []hopView{}, Lost: []lostView{}, Routes: []routeView{},
+		Shared: []sharedType{}, Unread: []string{}, AMQP: []linkView{}, Peers: []peerView{}, Hops: []hopView{}, Lost: []lostView{}, Routes: []routeView{},
 		Counters: t.Node.Counters(),
 	}
 	kept, bytes := t.Events.Window()
@@ -122,9 +137,10 @@ func (t *Topology) view() *view {
 		v.Connector.Shareable = []string{}
 	}
 	v.readNode(t.Node)
+	v.readPeers(t.Relay, t.Mesh)
 	v.readRoutes(t.Table.Snapshot())
 	v.findShared()
-	v.findUnread()
+	v.findUnread(t.Node)
 	return v
 }
 
@@ -152,6 +168,24 @@ func (v *view) readNode(n *forwarder.Node) {
 	}
 }
 
+func (v *view) readPeers(r *relay.Broker, m *mesh.Mesh) {
+	if r != nil {
+		all := r.Connections()
+		for _, c := range all[:min(len(all), maxShownLinks)] {
+			v.Peers = append(v.Peers, peerView{"relay-conn:" + c.Name, "relay", c.Domain, c.Remote, true, c.Waiting})
+		}
+	}
+	if m != nil {
+		for _, p := range m.Peers(maxShownLinks) {
+			class := "rembus"
+			if p.Router {
+				class = "rembus-router"
+			}
+			v.Peers = append(v.Peers, peerView{p.Hop, class, p.Name, p.Remote, p.Connected, p.Waiting + p.Asked})
+		}
+	}
+}
+
 // readRoutes lists the rows that the lists of components and links do not tell of.
 func (v *view) readRoutes(s *routetable.Snapshot) {
 	looked := 0
@@ -166,7 +200,7 @@ func (v *view) readRoutes(s *routetable.Snapshot) {
 	}
 }
 
-// findShared lists the types that more than one component handles.
+// findShared lists the types that more than one component, or receiver of AMQP, handles.
 func (v *view) findShared() {
 	handlers := map[[2]string][]string{}
 	for i := range v.Components {
@@ -178,6 +212,20 @@ func (v *view) findShared() {
 			handlers[[2]string{t, "response"}] = append(handlers[[2]string{t, "response"}], c.Name)
 		}
 	}
+	for _, l := range v.AMQP {
+		if l.Class != "receiver" {
+			continue
+		}
+		k := [2]string{"", "request"}
+		var is bool
+		if k[0], is = strings.CutPrefix(l.Address, "event:req/"); !is {
+			k[0], is = strings.CutPrefix(l.Address, "event:res/")
+			k[1] = "response"
+		}
+		if is {
+			handlers[k] = append(handlers[k], cmp.Or(l.Container, l.Link))
+		}
+	}
 	for k, names := range handlers {
 		if len(names) > 1 {
 			v.Shared = append(v.Shared, sharedType{k[0], k[1], names})
@@ -187,7 +235,7 @@ func (v *view) findShared() {
 }
 
 // findUnread lists those that events and messages are routed to and that do not read them.
-func (v *view) findUnread() {
+func (v *view) findUnread(n *forwarder.Node) {
 	for i := range v.Components {
 		c := &v.Components[i]
 		if len(c.Requests)+len(c.Responses) > 0 && (c.Health == "ERROR" || c.Outbound.StalledSeconds != nil) {
@@ -197,6 +245,11 @@ func (v *view) findUnread() {
 	for _, h := range v.Hops {
 		if h.State == "away" {
 			v.Unread = append(v.Unread, h.Hop)
+		}
+	}
+	for _, r := range v.Routes {
+		if n.Unread(r.Address) && !slices.Contains(v.Unread, r.Address) {
+			v.Unread = append(v.Unread, r.Address)
 		}
 	}
 }

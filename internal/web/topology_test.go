@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,11 @@ import (
 // watched is a node with events and a component, and its pages.
 func watched(t *testing.T, hidden bool) (h http.Handler, component *websocket.Conn) {
 	t.Helper()
-	table := routetable.New()
+	return watchedOn(t, routetable.New(), hidden)
+}
+
+func watchedOn(t *testing.T, table *routetable.Table, hidden bool) (h http.Handler, component *websocket.Conn) {
+	t.Helper()
 	core := admin.New(table, admin.Options{})
 	node := forwarder.New(core, forwarder.Options{Name: "east"})
 	router := events.New(core, events.Options{ID: node.ID()})
@@ -139,10 +144,31 @@ func TestTheTopologyAsJSON(t *testing.T) {
 	}
 	var raw map[string]any
 	json.Unmarshal(text.Bytes(), &raw)
-	for _, list := range []string{"components", "links", "unrouted", "shared", "unread", "amqp", "hops", "unroutedAddresses", "routes"} {
+	for _, list := range []string{"components", "links", "unrouted", "shared", "unread", "amqp", "peers", "hops", "unroutedAddresses", "routes"} {
 		if _, isList := raw[list].([]any); !isList {
 			t.Errorf("%s is %v, no list", list, raw[list])
 		}
+	}
+}
+
+// Rows to who is not there are told, whatever kind of hop it is; rows to who is there, to names and to nothing are not.
+func TestTheTopologyTellsOfHopsThatNobodyReads(t *testing.T) {
+	table := routetable.New()
+	h, _ := watchedOn(t, table, false)
+	for pattern, address := range map[string]string{
+		"event:req/Saved": "link:backup", "COLOSSUS": "link:backup", "HAL9000": "event-conn:Nobody", "MULTIVAC": "event-conn:Mail", "GUARDIAN": "null", "SKYNET": "event:req/Lost",
+	} {
+		if _, err := table.Add(pattern, address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var v view
+	if err := json.Unmarshal(ask(h, "/topology", "").Body.Bytes(), &v); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(v.Unread)
+	if want := []string{"event-conn:Nobody", "link:backup"}; !slices.Equal(v.Unread, want) {
+		t.Errorf("got %q, want %q", v.Unread, want)
 	}
 }
 
