@@ -172,8 +172,14 @@ func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forward
 	if full && stamp != 0 && t.fallsBehind() {
 		full = false // it is at rest, and goes out from there
 	}
-	if full || !t.isDue(stamp, wanted) {
-		return false, nil, full
+	switch {
+	case full:
+		return false, nil, true
+	case t.isDue(stamp, wanted):
+	case wanted && stamp == 0: // nobody has it, and it is not kept
+		return false, &forwarder.Outcome{Kind: wire.Released}, false
+	default:
+		return false, nil, false
 	}
 	t.sent(stamp)
 	f := l.frame(c, &e, from, wanted)
