@@ -30,6 +30,7 @@ type hand struct {
 	aborted  int
 	auto     func(*arrival) // answers in place of the test
 	early    *wire.State    // the answer to a message that is not whole
+	hasty    int            // parts that had it
 	beside   int            // messages that came by other links
 }
 
@@ -74,6 +75,8 @@ func (h *hand) Transfer(d *engine.InDelivery, p []byte, last bool) {
 	}
 	if h.early != nil && !last {
 		d.Settle(h.early)
+		h.hasty++
+		h.note()
 		return
 	}
 	if d.First {

@@ -89,6 +89,16 @@ func (r *router) quick(address string, adjust ...func(*engine.AttachOptions)) *a
 	return n
 }
 
+// waiting is the copies that receivers have in their lines.
+func (r *router) waiting() (n int) {
+	for _, l := range r.node.Links() {
+		if l.Class == "receiver" {
+			n += l.InFlight
+		}
+	}
+	return n
+}
+
 func (r *router) counter(name string) uint64 { return r.node.Counters()[name] }
 
 // What is pre-settled is held back by credit, and not lost, where the receivers take it as fast as they can.
@@ -231,7 +241,7 @@ func TestCreditByRoom(t *testing.T) {
 				}
 				total += n
 			}
-			r.until("they wait", func() bool { return r.counter("received") == uint64(total) })
+			r.until("they wait", func() bool { return r.waiting() == total })
 			s := r.send("A")
 			if c.want == 0 {
 				r.send("", func(o *engine.AttachOptions) { o.Name = "later" })

@@ -36,7 +36,7 @@ type stream struct {
 	// Under the lock of c.
 	d       *delivery // nil: it was answered
 	frame   int       // bytes of the largest frame so far
-	verdict *Outcome  // accepted, but not all of it has come
+	verdict *Outcome  // the outcome, told when all of it has come
 	arrived bool      // whole, for who holds that lock
 
 	fullAt atomic.Int64 // Unix nanoseconds: since then the sender may send nothing for want of room; 0 it may
@@ -50,7 +50,8 @@ type stream struct {
 	tails  []*tail
 	made   bool // the copies are made: what all of them have is let go
 	whole  bool
-	dead   bool  // taken back, or answered before it was whole
+	dead   bool  // taken back, or with an outcome other than accepted before it was whole
+	owed   bool  // it is dead, and the sender is told when it has sent the rest, or stops
 	cameAt int64 // Unix nanoseconds: when the last of it came
 	freed  int   // bytes that the pace has gone on since the sender was told of room
 	due    bool  // attend is going to be called
@@ -154,6 +155,11 @@ func (s *stream) take(in *engine.InDelivery, payload []byte, last bool) {
 func (s *stream) add(p []byte, last bool, at int64) (attend bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.cameAt = at
+	if s.owed {
+		s.owed = !last
+		return false // nobody gets it
+	}
 	before := s.end
 	for len(p) > 0 {
 		n := s.end - s.base
@@ -164,7 +170,7 @@ func (s *stream) add(p []byte, last bool, at int64) (attend bool) {
 		p = p[k:]
 		s.end += k
 	}
-	s.whole, s.cameAt = last, at
+	s.whole = last
 	for _, t := range s.tails {
 		if t.at == before {
 			t.movedAt = at
@@ -554,22 +560,27 @@ func (ln *line) offerStream(cp *Copy, settled bool, head []byte, from int) bool 
 	return ln.handed(cp, settled, r)
 }
 
-// holdsBack tells whether the sender is to wait for its outcome: nothing is accepted before all of it has come. Any other outcome ends the
-// stream: who still gets it, gets no more. Called under the lock of c.
+// holdsBack tells whether the sender is to wait for its outcome, which is until all of the message has come: there are senders that look for an
+// outcome only from then on, and wait for ever for one that came before. Any other outcome than accepted ends the stream: who still gets it, gets no
+// more. Called under the lock of c.
 func (s *stream) holdsBack(o Outcome) bool {
 	if s.arrived || s.d == nil {
 		return false
 	}
-	if o.Kind == wire.Accepted && !s.isDead() {
-		s.verdict = &o
-		s.mu.Lock()
-		s.made = true // also where there are no copies
-		s.letGo()
-		s.mu.Unlock()
+	dead := s.isDead()
+	if dead && s.verdict != nil {
+		return true // what ended it is the outcome
+	}
+	s.verdict = &o
+	if o.Kind != wire.Accepted || dead {
+		s.stop(true)
 		return true
 	}
-	s.die()
-	return false
+	s.mu.Lock()
+	s.made = true // also where there are no copies
+	s.letGo()
+	s.mu.Unlock()
+	return true
 }
 
 func (s *stream) isDead() bool {
@@ -578,11 +589,16 @@ func (s *stream) isDead() bool {
 	return s.dead
 }
 
-// die: nothing more of it goes out. Called under the lock of c.
+// die: nothing more of it goes out, and its sender is told nothing more by it. Called under the lock of c.
 func (s *stream) die() {
 	s.d = nil
+	s.stop(false)
+}
+
+// stop: nothing more of it goes out, and what still comes is thrown away. Called under the lock of c.
+func (s *stream) stop(owed bool) {
 	s.mu.Lock()
-	s.dead = true
+	s.dead, s.owed = true, owed
 	s.mu.Unlock()
 	s.over()
 	s.wantAttention(s.c)
@@ -625,8 +641,9 @@ func (s *stream) check(at int64) (over bool) {
 		}
 	}
 	dead := s.dead
-	over = (dead || s.whole) && len(s.tails) == 0
+	over = (dead || s.whole) && !s.owed && len(s.tails) == 0
 	silent := !dead && !s.whole && full == 0 && at-s.cameAt >= int64(s.c.n.options.DeliveryTimeout)
+	late := s.owed && at-s.cameAt >= int64(s.c.n.options.StalledAfter)
 	s.mu.Unlock()
 	for _, t := range stalled {
 		if dead {
@@ -635,16 +652,28 @@ func (s *stream) check(at int64) (over bool) {
 			t.drop(fateStalled, modifiedFailed())
 		}
 	}
-	if silent {
+	if silent || late {
 		s.c.lock()
-		if d := s.d; d != nil && !s.arrived {
-			s.c.n.count.aborted.Add(1)
-			s.l.forgetWaiting(d)
-			d.answer(modifiedFailed())
-		}
+		s.giveUp()
 		s.c.release()
 	}
 	return over
+}
+
+// giveUp tells the sender of a message that does not go on. Called under the lock of c.
+func (s *stream) giveUp() {
+	d, o := s.d, s.verdict
+	if d == nil || s.arrived {
+		return
+	}
+	if o == nil || o.Kind == wire.Accepted {
+		failed := modifiedFailed()
+		o = &failed
+		s.c.n.count.aborted.Add(1)
+	}
+	s.l.forgetWaiting(d)
+	s.die()
+	d.answer(*o)
 }
 
 // stalls tells whether the copy has something to take and takes nothing. Called under the mutex.

@@ -201,7 +201,11 @@ func TestAnAbortReachesEveryCopy(t *testing.T) {
 func TestASenderThatIsLostAbortsItsCopies(t *testing.T) {
 	for _, how := range []string{"the connection", "the link", "its data"} {
 		t.Run(how, func(t *testing.T) {
-			r := start(t, forwarder.Options{DeliveryTimeout: time.Second})
+			var o forwarder.Options
+			if how == "its data" {
+				o.DeliveryTimeout = 4 * time.Second
+			}
+			r := start(t, o)
 			a := r.recv("q")
 			a.credit(10)
 			s := r.send("q")
@@ -247,6 +251,7 @@ func TestAReceiverThatIsLostGetsOneAttempt(t *testing.T) {
 	y := s.begin(m, false, 2*mib)
 	b.has(mib)
 	b.cut()
+	y.rest()
 	if got := s.outcome(y.d); got != "modified failed" {
 		t.Errorf("the only copy: %s", got)
 	}
@@ -276,7 +281,7 @@ func TestACopyOfWhichNothingHasLeftGoesToAnotherRow(t *testing.T) {
 
 // While one receiver takes nothing, the others wait, but not for long; a second link of its connection goes on all the time.
 func TestAStalledCopyIsAborted(t *testing.T) {
-	r := start(t, forwarder.Options{StalledAfter: time.Second})
+	r := start(t, forwarder.Options{StalledAfter: 4 * time.Second})
 	quick, stuck, idle := r.recv("q"), r.recv("q"), r.recv("q")
 	quick.credit(10)
 	stuck.conn.Do(func() { stuck.link.Session().SetWindow(4) })
@@ -293,7 +298,7 @@ func TestAStalledCopyIsAborted(t *testing.T) {
 	x := s.begin(large("", 20*mib), false, 21*mib)
 	stuck.until("some of it", func() bool { return len(stuck.parts) > 0 })
 	stuck.conn.Do(func() { stuck.link.Session().SetWindow(0) })
-	for i := range 200 {
+	for i := range 40 {
 		small.put(body("", 10), true)
 		stuck.until("what comes beside it", func() bool { return stuck.beside > i })
 	}
@@ -356,7 +361,7 @@ func TestAnOptionalCopyThatLagsIsAborted(t *testing.T) {
 	}
 }
 
-// A receiver's early word ends the message: the rest is thrown away, and the link goes on.
+// A receiver's early word ends the message: the rest is thrown away, the sender is told when it has sent that, or sends nothing any more, and the link goes on.
 func TestALargeMessageIsAnsweredBeforeItIsWhole(t *testing.T) {
 	for _, mode := range []string{"first", "second"} {
 		for _, c := range []struct {
@@ -366,7 +371,7 @@ func TestALargeMessageIsAnsweredBeforeItIsWhole(t *testing.T) {
 			{isRejected, "rejected x:no"}, {isModified, "modified failed"}, {isReleased, "released"}, {isAccepted, "modified failed"},
 		} {
 			t.Run(mode+" "+c.want, func(t *testing.T) {
-				r := start(t, forwarder.Options{})
+				r := start(t, forwarder.Options{StalledAfter: time.Second})
 				a := r.recv("q")
 				a.early = c.answer
 				a.credit(10)
@@ -386,6 +391,32 @@ func TestALargeMessageIsAnsweredBeforeItIsWhole(t *testing.T) {
 					t.Errorf("the next one: %s", got)
 				}
 			})
+		}
+	}
+}
+
+// Some clients look for an outcome only when they have sent all of a message, and wait for ever for one that came before.
+func TestTheOutcomeComesBehindTheLastOfALargeMessage(t *testing.T) {
+	r := start(t, forwarder.Options{StalledAfter: time.Minute})
+	a := r.recv("q")
+	a.early = isRejected
+	a.credit(10)
+	s := r.send("")
+	for to, want := range map[string]string{"NOWHERE": "rejected amqp:not-found", "q": "rejected x:no"} {
+		x := s.begin(large(to, 20*mib), false, 2*mib)
+		if to == "q" {
+			a.until("its word", func() bool { return a.hasty > 0 })
+		} else {
+			r.until("it is unrouted", func() bool { return r.counter("unrouted") == 1 })
+		}
+		s.conn.Do(func() {
+			if x.d.answers > 0 {
+				t.Errorf("%s: told before all of it had come", to)
+			}
+		})
+		x.rest()
+		if got := s.outcome(x.d); got != want {
+			t.Errorf("%s: got %s, want %s", to, got, want)
 		}
 	}
 }
@@ -456,6 +487,7 @@ func TestALargeMessageCrossesNodes(t *testing.T) {
 	z := s.begin(m, false, 2*mib)
 	rcv.has(mib)
 	a.node.CutPeers()
+	z.rest()
 	if got := s.outcome(z.d); got != "modified failed" {
 		t.Errorf("over a connection that broke: %s", got)
 	}

@@ -215,6 +215,49 @@ func TestLargeEvents(t *testing.T) {
 	}
 }
 
+// A response that is too large is a failure for who waits, at once: a request that came in, and a component.
+func TestResponsesThatAreTooLarge(t *testing.T) {
+	x := startBroker(t, Options{})
+	f, b := x.connect(frontend), x.connect(backend)
+	b.handler = func(r *received) { b.respond(r, 200, strings.Repeat("x", 5<<20+1), nil) }
+	f.handler = func(r *received) {
+		if value, _ := value(r.Values, "queryParam"); strings.Contains(string(value), "call") {
+			answer := f.request(f.child(&r.Event, "backend"))
+			f.respond(r, 200, answer.Type+" "+string(answer.Content), nil)
+			return
+		}
+		f.respond(r, 200, strings.Repeat("x", 5<<20+1), nil)
+	}
+	for path, want := range map[string]string{
+		"/prod/hello":      "413 content too large",
+		"/prod/hello?call": `200 io.kubefox.error {"code":5,"grpcCode":8,"httpCode":413,"msg":"content too large"}`,
+	} {
+		if got := x.get(path); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}
+
+// What a component says of a connection that is not its own is left out.
+func TestFieldsOfTheConnection(t *testing.T) {
+	x := startBroker(t, Options{})
+	f := x.connect(frontend)
+	f.handler = func(r *received) {
+		f.respond(r, 200, "body", map[string][]string{
+			"Transfer-Encoding": {"chunked"}, "content-length": {"9"}, "Connection": {"X-A"}, "Trailer": {"X-B"}, "Trailer:X-C": {"1"}, "Upgrade": {"h2c"}, "X-A": {"a\r\nX-D: 1"},
+		})
+	}
+	_, body, h := x.do("GET", "/prod/hello", "")
+	for _, name := range []string{"Transfer-Encoding", "Trailer", "Trailer:X-C", "Upgrade", "X-D"} {
+		if h[name] != nil {
+			t.Errorf("%s: %q", name, h[name])
+		}
+	}
+	if body != "body" || h.Get("Content-Length") != "4" || h.Get("X-A") == "" || h.Get("Connection") == "X-A" {
+		t.Errorf("%q %v", body, h)
+	}
+}
+
 // Two replicas share what comes; one that ends leaves the rest to the other.
 func TestReplicas(t *testing.T) {
 	x := startBroker(t, Options{})
@@ -423,6 +466,20 @@ func TestForgedEventsEndTheStream(t *testing.T) {
 			}
 			b.settled()
 		})
+	}
+}
+
+// A registration without a life is answered: the component waits for that before anything else.
+func TestRegistrationWithoutTTL(t *testing.T) {
+	x := startBroker(t, Options{})
+	w, answered := frontend, make(chan struct{})
+	w.ttl = -1
+	s := x.begin(w)
+	go func() { defer close(answered); s.register(w) }()
+	select {
+	case <-answered:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no answer")
 	}
 }
 

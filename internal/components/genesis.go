@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -71,7 +73,9 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := MapRequest(r)
 	body, failure := b.body(r)
 	if failure != nil {
-		drain(w, r, int64(b.o.MaxEvent))
+		if r.Header.Get("Expect") == "" { // else the client waits to be told whether it may send
+			drain(w, r, int64(b.o.MaxEvent))
+		}
 		b.refuse(w, failure)
 		return
 	}
@@ -211,8 +215,10 @@ func (b *Broker) respond(w http.ResponseWriter, x *reply) {
 		if v, err := parseValue(text); err == nil {
 			lists, _ := v.(map[string][]string)
 			for name, list := range lists {
-				for _, s := range list {
-					h.Add(name, s)
+				if !ofTheConnection(name) {
+					for _, s := range list {
+						h.Add(name, s)
+					}
 				}
 			}
 		}
@@ -223,6 +229,15 @@ func (b *Broker) respond(w http.ResponseWriter, x *reply) {
 	h["Content-Length"] = []string{strconv.Itoa(len(e.Content))}
 	w.WriteHeader(statusOf(e))
 	w.Write(e.Content)
+}
+
+// ofTheConnection tells whether a field says how a message is sent, not what it is: that is for the listener to say (RFC 9110, 7.6.1).
+func ofTheConnection(name string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return strings.HasPrefix(name, http.TrailerPrefix)
 }
 
 // statusOf is the status of a response: 200 where it says none, or none that there is.
@@ -257,6 +272,7 @@ func (b *Broker) ListenHTTP(address string, t *tls.Config) (*Gateway, error) {
 	}
 	return &Gateway{ln, &http.Server{
 		Handler: b, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ReadTimeout: b.o.TTL + 10*time.Second, MaxHeaderBytes: 1 << 20,
+		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
 	}}, nil
 }
 
@@ -272,4 +288,9 @@ func (g *Gateway) Serve() error {
 }
 
 // Close ends it; requests that are being answered have until ctx ends.
-func (g *Gateway) Close(ctx context.Context) error { return g.srv.Shutdown(ctx) }
+func (g *Gateway) Close(ctx context.Context) error {
+	if g.srv.Shutdown(ctx) == nil {
+		return nil
+	}
+	return g.srv.Close()
+}

@@ -1,10 +1,8 @@
 package components
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -185,14 +183,9 @@ func hide(n *yaml.Node) {
 
 // parsePart reads a part of components.yaml that is to be put: as a file, but for the platform, which it may not have.
 func parsePart(text []byte) (*Objects, error) {
-	o := &Objects{}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(o); err != nil && !errors.Is(err, io.EOF) {
-		return nil, plainYAML(err)
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one document")
+	o, err := decodeObjects(text)
+	if err != nil {
+		return nil, err
 	}
 	if o.Platform != "" {
 		return nil, errors.New("platform: it is the file's")

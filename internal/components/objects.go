@@ -240,6 +240,18 @@ func (o *Objects) resolve(dir string) {
 // ParseObjects reads the text of components.yaml. Unknown keys and what no broker can use are errors; what only a deployment or an environment
 // lacks is not: see Problem.
 func ParseObjects(text []byte) (*Objects, error) {
+	o, err := decodeObjects(text)
+	if err != nil {
+		return nil, err
+	}
+	if o.texts, err = splitObjects(text); err != nil {
+		return nil, err
+	}
+	return o, o.check()
+}
+
+// decodeObjects reads a text of the form of components.yaml, and checks nothing else of it.
+func decodeObjects(text []byte) (*Objects, error) {
 	o := &Objects{}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
@@ -249,11 +261,7 @@ func ParseObjects(text []byte) (*Objects, error) {
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one document in the file")
 	}
-	var err error
-	if o.texts, err = splitObjects(text); err != nil {
-		return nil, err
-	}
-	return o, o.check()
+	return o, nil
 }
 
 // plainYAML puts what the YAML reader says on one line.

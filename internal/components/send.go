@@ -35,6 +35,11 @@ type sender interface {
 func (b *Broker) send(in *inlet, f *Finder, e *Event, how via, from sender) {
 	start := b.o.Now()
 	r, failure := b.route(e, how, f)
+	if failure != nil && failure.Code == codeContentTooLarge && e.Category == categoryResponse {
+		b.log.Warn("a response is too large", "component", e.Source.key(), "bytes", len(e.Content), "limit", b.o.MaxEvent)
+		e.become(failure)
+		r, failure = b.route(e, how, f)
+	}
 	took := int64(b.o.Now().Sub(start))
 	if failure == nil && e.TTL <= took {
 		failure = fail(codeTimeout, "")
@@ -226,16 +231,21 @@ func (t *tickets) data(m *forwarder.Message) (msg []byte, ok bool) {
 
 // errorEvent is the answer to a request that failed.
 func (b *Broker) errorEvent(e *Event, f *Failure) *Event {
+	answer := &Event{
+		ID: newEventID(), ParentID: e.ID, Span: e.Span, Category: categoryResponse, CreateTime: b.o.Now().UnixNano(), TTL: e.TTL,
+		HasContext: e.HasContext, Context: e.Context, HasSource: true, Source: b.id, HasTarget: true, Target: e.Source,
+	}
+	answer.become(f)
+	return answer
+}
+
+// become makes an event one that tells of a failure.
+func (e *Event) become(f *Failure) {
 	body, err := json.Marshal(f)
 	if err != nil {
 		body = nil
 	}
-	target := e.Source
-	return &Event{
-		ID: newEventID(), ParentID: e.ID, Span: e.Span, Type: typeError, Category: categoryResponse, CreateTime: b.o.Now().UnixNano(), TTL: e.TTL,
-		HasContext: e.HasContext, Context: e.Context, HasSource: true, Source: b.id, HasTarget: true, Target: target,
-		ContentType: "application/json; charset=UTF-8", Content: body,
-	}
+	e.Type, e.Values, e.ContentType, e.Content = typeError, nil, "application/json; charset=UTF-8", body
 }
 
 // newEventID is a random UUID (version 4).

@@ -125,6 +125,9 @@ func (b *Broker) admit(g *grpc.Stream, s *stream) error {
 	e.ParentID, e.ID, e.Category, e.Content, e.ContentType = e.ID, newEventID(), categoryResponse, nil, ""
 	e.Target, e.HasTarget = e.Source, true
 	e.Source = b.id
+	if e.TTL <= 0 { // the answer is not one that may come too late: the component waits for it
+		e.TTL = int64(admission)
+	}
 	return s.put(outgoing{msg: appendMatched(nil, &e, 0, nil, dialect4), at: b.o.Now()})
 }
 

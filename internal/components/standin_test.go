@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -120,6 +121,7 @@ type who struct {
 	d                                     dialect
 	def                                   *Component
 	platform                              string
+	ttl                                   time.Duration // of the registration; 0 is 5 s, below that there is none
 }
 
 var (
@@ -193,7 +195,7 @@ func (s *standin) register(w who) error {
 		platform = "lab"
 	}
 	s.write(&Event{
-		ID: newEventID(), Type: typeRegister, Category: categoryRequest, TTL: int64(5 * time.Second), HasContext: true, Context: Context{Platform: platform},
+		ID: newEventID(), Type: typeRegister, Category: categoryRequest, TTL: int64(max(cmp.Or(w.ttl, 5*time.Second), 0)), HasContext: true, Context: Context{Platform: platform},
 		HasSource: true, Source: s.id, ContentType: "application/json; charset=UTF-8", Content: content,
 	})
 	first, err := s.recv()

@@ -96,20 +96,13 @@ type conn struct {
 	acking   *time.Timer
 }
 
+// newConn is a connection that has something to write: its settings. run begins it.
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{s: s, nc: nc, streams: map[uint32]*Stream{}, window: 65535, initial: 65535, most: maxFrame}
 	c.hp = hpack.NewDecoder(4096, c.head.take)
 	c.hp.SetMaxStringLength(maxHeaders)
-	return c
-}
-
-const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-// run reads until the connection ends, and ends its streams.
-func (c *conn) run() {
-	c.r.Init(c.nc, 16<<10)
-	c.mu.Lock()
-	c.w.Init(c.nc, &c.mu, c)
+	c.r.Init(nc, 16<<10)
+	c.w.Init(nc, &c.mu, c)
 	c.out = appendFrame(c.out, frameSettings, 0, 0, 18)
 	for _, x := range [...]struct {
 		id uint16
@@ -118,6 +111,14 @@ func (c *conn) run() {
 		c.out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(c.out, x.id), x.v)
 	}
 	c.out = appendWindow(c.out, 0, 16<<20-65535)
+	return c
+}
+
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// run reads until the connection ends, and ends its streams.
+func (c *conn) run() {
+	c.mu.Lock()
 	c.timer = time.AfterFunc(c.s.o.Quiet, c.keepAlive)
 	c.heard.Store(time.Now().UnixNano())
 	c.w.Flush()

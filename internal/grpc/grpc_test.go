@@ -3,14 +3,17 @@ package grpc
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -135,7 +138,10 @@ func message(text string) []byte {
 func (c *client) said() string {
 	for {
 		f, err := c.ReadFrame()
-		if err != nil {
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return "nothing"
+		case err != nil:
 			return "closed"
 		}
 		switch f := f.(type) {
@@ -274,40 +280,98 @@ func TestBadPeers(t *testing.T) {
 	}
 }
 
-// A peer that sends more than its window is stopped; one that keeps to it can go on for ever.
+// A peer whose messages nobody has asked for yet may send its window and no more: also of one long message, whose sender nobody knows.
 func TestWindowOfThePeer(t *testing.T) {
-	o := testOptions()
-	o.Serve = func(s *Stream) { <-s.Done() } // nothing is read
-	c := dial(t, startServer(t, o))
-	c.call(1)
-	for range window/(16<<10) + 2 {
-		c.WriteData(1, false, make([]byte, 16<<10))
+	for name, first := range map[string][]byte{"many messages": make([]byte, 16<<10), "one long message": append(message(string(make([]byte, 1<<20)))[:5], make([]byte, 16<<10-5)...)} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions()
+			o.Quiet = time.Hour
+			o.Serve = func(s *Stream) { <-s.Done() } // nothing is read
+			c := dial(t, startServer(t, o))
+			c.call(1)
+			c.WriteData(1, false, first)
+			for range window/(16<<10) + 1 {
+				c.WriteData(1, false, make([]byte, 16<<10))
+			}
+			if got := c.said(); got != "goaway FLOW_CONTROL_ERROR" && got != "closed" {
+				t.Errorf("got %s", got)
+			}
+		})
 	}
-	if got := c.said(); got != "goaway FLOW_CONTROL_ERROR" && got != "closed" {
-		t.Errorf("got %s", got)
-	}
+}
+
+// lone is a listener that takes nobody.
+type lone struct{ net.Listener }
+
+func (lone) Close() error { return nil }
+
+// A server that closes does not wait for peers that have not said who they are.
+func TestCloseDuringAHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions()
+		o.TLS = &tls.Config{}
+		s := newServer(lone{}, o)
+		near, far := net.Pipe()
+		defer near.Close()
+		s.running.Go(func() { s.serve(far) })
+		synctest.Wait()
+		began := time.Now()
+		s.Close(context.Background())
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
 
 // A peer that is silent is asked, and lost where it does not answer; one that answers stays.
 func TestKeepAlive(t *testing.T) {
-	o := testOptions()
-	o.Quiet = 50 * time.Millisecond
-	s := startServer(t, o)
-	c := dial(t, s)
-	pings := 0
-	for {
-		f, err := c.ReadFrame()
-		if err != nil {
-			break
-		}
-		if p, ok := f.(*http2.PingFrame); ok && !p.IsAck() {
-			if pings++; pings <= 3 {
-				c.WritePing(true, p.Data)
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(lone{}, testOptions())
+		near, far := net.Pipe()
+		s.running.Go(func() { s.serve(far) })
+		io.WriteString(near, preface)
+		f := http2.NewFramer(near, near)
+		pings, asked, began := 0, time.Time{}, time.Now()
+		for {
+			x, err := f.ReadFrame()
+			if err != nil {
+				break
+			}
+			if p, ok := x.(*http2.PingFrame); ok && !p.IsAck() {
+				if pings++; pings <= 3 {
+					f.WritePing(true, p.Data)
+				}
+				asked = time.Now()
 			}
 		}
+		if pings != 4 || time.Since(asked) != 5*time.Second || asked.Sub(began) != 40*time.Second {
+			t.Errorf("%d pings, the last after %v, and lost %v later", pings, asked.Sub(began), time.Since(asked))
+		}
+		s.Close(t.Context())
+	})
+}
+
+// A peer that is gone is noticed: its streams end, and the connection with them.
+func TestPeerThatIsGone(t *testing.T) {
+	o, ended := testOptions(), make(chan error, 1)
+	o.Serve = func(s *Stream) { <-s.Done(); ended <- s.Err() }
+	s := startServer(t, o)
+	c := dial(t, s)
+	c.call(1)
+	c.WritePing(false, [8]byte{1})
+	for f, err := c.ReadFrame(); ; f, err = c.ReadFrame() {
+		if p, ok := f.(*http2.PingFrame); err != nil || ok && p.IsAck() {
+			break // the stream is there
+		}
 	}
-	if pings < 3 {
-		t.Errorf("lost after %d pings", pings)
+	c.nc.Close()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errLost) {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the stream of a peer that is gone goes on")
 	}
 }
 
@@ -359,7 +423,7 @@ func FuzzConn(f *testing.F) {
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, in []byte) {
 		o := testOptions()
-		s := &Server{o: o, conns: map[*conn]bool{}}
+		s := newServer(lone{}, o)
 		near, far := net.Pipe()
 		go io.Copy(io.Discard, near)
 		done := make(chan struct{})

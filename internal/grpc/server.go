@@ -37,10 +37,13 @@ type Server struct {
 	o  Options
 	ln net.Listener
 
+	ctx     context.Context // of handshakes: over when the server closes
+	cancel  context.CancelFunc
 	running sync.WaitGroup
-	mu      sync.Mutex // guards what follows
-	conns   map[*conn]bool
-	closed  bool
+
+	mu     sync.Mutex // guards what follows
+	conns  map[*conn]bool
+	closed bool
 }
 
 // Listen opens the port.
@@ -57,7 +60,13 @@ func Listen(address string, o Options) (*Server, error) {
 		t.NextProtos = []string{"h2"}
 		o.TLS = t
 	}
-	return &Server{o: o, ln: ln, conns: map[*conn]bool{}}, nil
+	return newServer(ln, o), nil
+}
+
+func newServer(ln net.Listener, o Options) *Server {
+	s := &Server{o: o, ln: ln, conns: map[*conn]bool{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // Addr is the address that was bound.
@@ -65,16 +74,20 @@ func (s *Server) Addr() net.Addr { return s.ln.Addr() }
 
 // Serve takes connections until Close.
 func (s *Server) Serve() error {
-	for {
+	for said := false; ; {
 		nc, err := s.ln.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
-			s.o.Log.Warn("grpc: a connection could not be taken", "error", err)
+			if !said {
+				s.o.Log.Warn("grpc: connections cannot be taken", "error", err)
+			}
+			said = true
 			time.Sleep(10 * time.Millisecond) // out of descriptors, mostly: for a while
 			continue
 		}
+		said = false
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
@@ -90,16 +103,18 @@ func (s *Server) Serve() error {
 func (s *Server) serve(nc net.Conn) {
 	defer nc.Close()
 	nc.SetDeadline(time.Now().Add(beginning))
-	c := newConn(s, nc)
+	var state *tls.ConnectionState
 	if s.o.TLS != nil {
 		t := tls.Server(nc, s.o.TLS)
-		if err := t.Handshake(); err != nil {
+		if err := t.HandshakeContext(s.ctx); err != nil {
 			s.o.Log.Debug("grpc: handshake", "remote", nc.RemoteAddr().String(), "error", err)
 			return
 		}
-		state := t.ConnectionState()
-		c.nc, c.tls = t, &state
+		x := t.ConnectionState()
+		nc, state = t, &x
 	}
+	c := newConn(s, nc)
+	c.tls = state
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -116,6 +131,7 @@ func (s *Server) serve(nc net.Conn) {
 // Close has streams that are served end by themselves until ctx ends, and then all.
 func (s *Server) Close(ctx context.Context) {
 	s.ln.Close()
+	s.cancel()
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.conns {

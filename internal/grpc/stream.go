@@ -60,10 +60,12 @@ type Stream struct {
 	first  chan []byte   // of room one: the first message
 	done   chan struct{} // closed with err
 
-	reading sync.Mutex // guards in and began; held by the reader while it hands messages over
-	in      []byte     // of a message that is not complete, and before Start what comes after the first
-	began   bool       // the first message was given
-	touched bool       // owned by the reader
+	reading  sync.Mutex // guards what follows; held by the reader while it hands messages over
+	in       []byte     // of a message that is not complete, and before Start what comes after the first
+	waited   bool       // somebody waits for the first message, or did
+	began    bool       // it was given
+	withheld int        // bytes of the window that the peer gets back when First or Start is called
+	touched  bool       // owned by the reader
 
 	// Guarded by the connection's lock.
 	owner      Owner // nil before Start
@@ -102,8 +104,15 @@ func (s *Stream) Err() error {
 	return s.err
 }
 
-// First waits for the first message.
+// First waits for the first message. Until it is called the peer sends no more than its window.
 func (s *Stream) First(ctx context.Context) ([]byte, error) {
+	s.reading.Lock()
+	s.waited = true
+	s.releaseWindow()
+	s.c.mu.Lock()
+	s.c.w.Flush()
+	s.c.unlock()
+	s.reading.Unlock()
 	select {
 	case m := <-s.first:
 		return m, nil
@@ -127,11 +136,17 @@ func (s *Stream) Start(o Owner) {
 	s.owner = o
 	s.c.wake(s)
 	s.c.unlock()
-	n := len(s.in)
 	s.consume()
 	o.Drained()
-	s.giveBack(n)
+	s.releaseWindow()
 	s.Flush()
+}
+
+// releaseWindow gives the peer back what was withheld. reading is held.
+func (s *Stream) releaseWindow() {
+	n := s.withheld
+	s.withheld = 0
+	s.giveBack(n)
 }
 
 // data takes what came of the stream; size is what it takes of the window.
@@ -141,7 +156,7 @@ func (s *Stream) data(b []byte, size int) {
 	s.c.mu.Lock()
 	owner, closed := s.owner, s.closed
 	s.c.mu.Unlock()
-	free := owner != nil || !s.began
+	s.withheld += size
 	if closed {
 		return
 	}
@@ -156,19 +171,20 @@ func (s *Stream) data(b []byte, size int) {
 	if len(b) > 0 {
 		s.consume()
 	}
-	if free {
-		s.giveBack(size)
+	if owner != nil || s.waited && !s.began {
+		s.releaseWindow()
 	}
 }
 
 // consume hands over the messages that are complete in what is kept. reading is held.
 func (s *Stream) consume() {
 	rest := s.messages(s.in)
-	if len(rest) == 0 && cap(s.in) > 64<<10 {
+	switch {
+	case len(rest) == 0 && cap(s.in) > 64<<10:
 		s.in = nil
-		return
+	case len(rest) < len(s.in): // not mostly, of a long message
+		s.in = append(s.in[:0], rest...)
 	}
-	s.in = append(s.in[:0], rest...)
 }
 
 // messages hands over the messages that are complete in b, and gives the rest. reading is held.

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -134,5 +135,22 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Open(Options{URL: "embedded://127.0.0.1"}); err == nil {
 		t.Error("listened without a port")
+	}
+}
+
+// A server that is asked for streams and closes has ended all that it began to make: leaks.Main finds what is left of them.
+func TestCloseWhileStreamsAreMade(t *testing.T) {
+	for range 5 {
+		c, err := Open(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			name := fmt.Sprintf("S%d", i)
+			if err := c.nc.PublishRequest("$JS.API.STREAM.CREATE."+name, "nobody", []byte(`{"name":"`+name+`","subjects":["`+name+`"],"storage":"memory","retention":"limits","num_replicas":1}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Close()
 	}
 }

@@ -111,9 +111,24 @@ func (e *embedded) clean() error {
 }
 
 func (e *embedded) close() {
+	e.await(lull)
 	e.srv.Shutdown()
 	e.srv.WaitForShutdown()
 	e.clean()
+}
+
+// lull is how long a server that is to end has for what it was asked.
+const lull = 5 * time.Second
+
+// await waits, but not longer than most, until the server is at no request of JetStream: a stream that it makes while it shuts down is never closed.
+func (e *embedded) await(most time.Duration) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(most); time.Now().Before(end); <-tick.C {
+		if info, err := e.srv.Jsz(nil); err != nil || info.API.Inflight == 0 {
+			return
+		}
+	}
 }
 
 // serverLog passes on what the server says is wrong.

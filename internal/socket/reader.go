@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"io"
 	"net"
 	"syscall"
 )
@@ -75,12 +76,16 @@ func (r *Reader) Room(need int) {
 	r.start, r.end = 0, r.end-r.start
 }
 
-// Fill waits for more bytes and tells how many came. With nothing kept it waits without a buffer. There must be room (Room) where something is.
+// Fill waits for more bytes and tells how many came: none only with an error, io.EOF at the end. With nothing kept it waits without a buffer. There must be
+// room (Room) where something is.
 func (r *Reader) Fill() (int, error) {
 	n, err := r.fill()
-	if n > 0 {
+	switch {
+	case n > 0:
 		r.end += n
 		return n, nil
+	case err == nil:
+		err = io.EOF
 	}
 	return 0, err
 }

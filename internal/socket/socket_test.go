@@ -160,7 +160,7 @@ func TestRoomGrowsWithWhatCame(t *testing.T) {
 			}
 			r.Use(len(want))
 		}
-		if n, err := r.Fill(); n != 0 || err != nil && err != io.EOF {
+		if n, err := r.Fill(); n != 0 || err != io.EOF {
 			t.Errorf("at the end: %d, %v", n, err)
 		}
 		r.Push([]byte("again"))

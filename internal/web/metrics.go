@@ -214,6 +214,7 @@ var (
 		"discarded":            {"messages_discarded_total", "Messages whose route is null.", prometheus.CounterValue, nil},
 		"unrouted":             {"messages_unrouted_total", "Messages without a route.", prometheus.CounterValue, nil},
 		"loops":                {"messages_looped_total", "Messages that had been here before.", prometheus.CounterValue, nil},
+		"repeats":              {"messages_repeated_total", "Messages that another router brought by a second way, which went no further.", prometheus.CounterValue, nil},
 		"handlerGone":          {"messages_handler_gone_total", "Messages refused without a route, whose address had one before.", prometheus.CounterValue, nil},
 		"notWired":             {"messages_not_wired_total", "Messages refused without a route, whose address never had one, as far as is remembered.", prometheus.CounterValue, nil},
 		"management":           {"management_requests_total", "Requests to $management, which are in no other counter.", prometheus.CounterValue, nil},
