@@ -2,6 +2,8 @@ package components
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -177,6 +179,24 @@ func TestExpired(t *testing.T) {
 	y.connect(frontend)
 	if got := y.get("/prod/hello"); got != "504 time out" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// A client that has said all before its request is answered is not told that it was.
+func TestClientThatEndsFirst(t *testing.T) {
+	x := startBroker(t, Options{})
+	f := x.connect(frontend)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(x.http, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "GET /prod/hello HTTP/1.1\r\nHost: lab\r\n\r\n")
+	f.takes(0)
+	conn.(*net.TCPConn).CloseWrite()
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if got, err := io.ReadAll(conn); err != nil || len(got) > 0 {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 

@@ -98,6 +98,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-timer.C:
 		b.expired(w)
 	case <-r.Context().Done():
+		panic(http.ErrAbortHandler) // a handler that returns is a 200
 	}
 }
 

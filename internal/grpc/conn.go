@@ -92,6 +92,8 @@ type conn struct {
 	over     bool
 	pinged   time.Time // zero: no answer is waited for
 	timer    *time.Timer
+	acks     []byte // answers to pings that wait for acking
+	acking   *time.Timer
 }
 
 // newConn is a connection that has something to write: its settings. run begins it.
@@ -131,6 +133,9 @@ func (c *conn) run() {
 	}
 	c.over = true
 	c.timer.Stop()
+	if c.acking != nil {
+		c.acking.Stop()
+	}
 	c.w.Stop()
 	for _, s := range c.streams {
 		s.close(errLost)
@@ -445,8 +450,31 @@ func (c *conn) handlePing(flags byte, id uint32, b []byte) error {
 		c.pinged = time.Time{}
 		return nil
 	}
-	c.out = append(appendFrame(c.out, framePing, flagAck, 0, 8), b...)
-	return c.bounded()
+	c.acks = append(appendFrame(c.acks, framePing, flagAck, 0, 8), b...)
+	if len(c.acks) > maxControl {
+		return codeCalm
+	}
+	if c.acking == nil {
+		c.acking = time.AfterFunc(pingWait, c.acknowledge)
+	} else if len(c.acks) == pingSize {
+		c.acking.Reset(pingWait)
+	}
+	return nil
+}
+
+// pingWait is how long a ping waits for its answer. Clients in Go measure by pings how much is on its way, one after the other for as long as they are sent
+// messages: answered at once, each costs a read and a write, which is as much as the message.
+const pingWait = 10 * time.Millisecond
+
+const pingSize = 9 + 8
+
+// acknowledge answers the pings.
+func (c *conn) acknowledge() {
+	c.mu.Lock()
+	defer c.unlock()
+	c.out = append(c.out, c.acks...)
+	c.acks = c.acks[:0]
+	c.w.Flush()
 }
 
 func (c *conn) handleWindow(id uint32, b []byte) error {

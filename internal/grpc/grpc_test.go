@@ -376,6 +376,27 @@ func TestPeerThatIsGone(t *testing.T) {
 }
 
 // More streams than a connection may have are refused, one by one.
+// Pings are answered together, each with what it said, and again when more come.
+func TestPings(t *testing.T) {
+	c := dial(t, startServer(t, testOptions()))
+	for turn := range byte(3) {
+		c.WritePing(false, [8]byte{turn, 1})
+		c.WritePing(false, [8]byte{turn, 2})
+		for n := byte(1); n <= 2; {
+			f, err := c.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p, ok := f.(*http2.PingFrame); ok && p.IsAck() {
+				if p.Data != [8]byte{turn, n} {
+					t.Fatalf("turn %d, ping %d: answered %v", turn, n, p.Data)
+				}
+				n++
+			}
+		}
+	}
+}
+
 func TestTooManyStreams(t *testing.T) {
 	c := dial(t, startServer(t, testOptions()))
 	for i := range uint32(maxStreams + 1) {
