@@ -59,15 +59,31 @@ func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *even
 	})
 }
 
+// connection is a connection of any protocol as the management shows it.
+type connection struct {
+	name, class, container, remote, transport string
+	user, mechanism, role, nodeID             string
+	since                                     time.Time
+	links                                     int
+	received, sent                            uint64
+}
+
+func (c connection) entity() admin.Entity {
+	return admin.Entity{
+		"name": c.name, "identity": "connection/" + c.name, "class": c.class, "container": c.container, "remote": c.remote, "transport": c.transport,
+		"user": c.user, "mechanism": c.mechanism, "role": c.role, "nodeId": c.nodeID, "since": c.since.UTC().Format(time.RFC3339),
+		"links": uint64(c.links), "received": c.received, "sent": c.sent,
+	}
+}
+
 func listConnections(n *forwarder.Node) []admin.Entity {
 	list := []admin.Entity{}
 	for _, c := range n.Connections() {
 		id := strconv.FormatUint(c.ID, 10)
-		list = append(list, admin.Entity{
-			"name": id, "identity": "connection/" + id, "class": c.Class, "container": c.Container, "remote": c.Remote, "transport": c.Transport,
-			"user": c.User, "mechanism": c.Mechanism, "role": c.Role, "nodeId": c.NodeID, "since": c.Since.UTC().Format(time.RFC3339),
-			"links": uint64(c.Links), "received": c.Received, "sent": c.Sent,
-		})
+		list = append(list, connection{
+			name: id, class: c.Class, container: c.Container, remote: c.Remote, transport: c.Transport, user: c.User, mechanism: c.Mechanism, role: c.Role,
+			nodeID: c.NodeID, since: c.Since, links: c.Links, received: c.Received, sent: c.Sent,
+		}.entity())
 	}
 	return list
 }
@@ -80,11 +96,10 @@ func listRelay(r *relay.Broker) []admin.Entity {
 		if c.Secure {
 			transport = "websocket+tls"
 		}
-		list = append(list, admin.Entity{
-			"name": c.Name, "identity": "connection/" + c.Name, "class": "relay", "container": c.Domain, "remote": c.Remote, "transport": transport,
-			"user": c.Key, "mechanism": "", "role": admin.RoleNone.String(), "nodeId": "", "since": c.Since.UTC().Format(time.RFC3339),
-			"links": uint64(c.Topics), "received": c.Received, "sent": c.Sent,
-		})
+		list = append(list, connection{
+			name: c.Name, class: "relay", container: c.Domain, remote: c.Remote, transport: transport, user: c.Key, role: admin.RoleNone.String(),
+			since: c.Since, links: c.Topics, received: c.Received, sent: c.Sent,
+		}.entity())
 	}
 	return list
 }
@@ -97,11 +112,10 @@ func listEvents(r *events.Router) []admin.Entity {
 		if c.Router {
 			class = "event-router"
 		}
-		list = append(list, admin.Entity{
-			"name": c.Name, "identity": "connection/" + c.Name, "class": class, "container": c.Component, "remote": c.Remote, "transport": "websocket",
-			"user": c.User, "mechanism": "", "role": admin.RoleNone.String(), "nodeId": "", "since": c.Since.UTC().Format(time.RFC3339),
-			"links": uint64(c.Rows), "received": c.Received, "sent": c.Sent,
-		})
+		list = append(list, connection{
+			name: c.Name, class: class, container: c.Component, remote: c.Remote, transport: "websocket", user: c.User, role: admin.RoleNone.String(),
+			since: c.Since, links: c.Rows, received: c.Received, sent: c.Sent,
+		}.entity())
 	}
 	return list
 }
