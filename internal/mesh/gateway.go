@@ -120,14 +120,22 @@ func (g *gateway) arguments(body []byte) (data []byte, err error) {
 
 var noArguments = []byte{majorArray << 5}
 
+// enter is visitor, and refuses with the status who may not come in: then it is nil.
+func (g *gateway) enter(w http.ResponseWriter, r *http.Request, status int) *visit {
+	v, refusal := g.visitor(r)
+	if v == nil {
+		reason(w, status, refusal)
+	}
+	return v
+}
+
 func (g *gateway) handlePublish(w http.ResponseWriter, r *http.Request) {
 	body, ok := g.body(w, r)
 	if !ok {
 		return
 	}
-	v, refusal := g.visitor(r)
+	v := g.enter(w, r, http.StatusForbidden)
 	if v == nil {
-		reason(w, http.StatusForbidden, refusal)
 		return
 	}
 	defer v.end()
@@ -144,9 +152,8 @@ func (g *gateway) handleCall(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	v, refusal := g.visitor(r)
+	v := g.enter(w, r, http.StatusNotFound)
 	if v == nil {
-		reason(w, http.StatusNotFound, refusal)
 		return
 	}
 	defer v.end()
@@ -175,9 +182,8 @@ func statusOf(s Status) int {
 
 // command gives a privileged command.
 func (g *gateway) command(w http.ResponseWriter, r *http.Request, name string) {
-	v, refusal := g.visitor(r)
+	v := g.enter(w, r, http.StatusForbidden)
 	if v == nil {
-		reason(w, http.StatusForbidden, refusal)
 		return
 	}
 	defer v.end()
