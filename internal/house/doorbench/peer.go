@@ -70,7 +70,11 @@ func (p *peer) addBinary(payload []byte) {
 	p.out[at] = 0x82
 }
 
+// flush writes what was added, if anything was.
 func (p *peer) flush() error {
+	if len(p.out) == 0 {
+		return nil
+	}
 	_, err := p.nc.Write(p.out)
 	p.out = p.out[:0]
 	return err

@@ -97,10 +97,8 @@ func requests(r *router, inFlight int, duration time.Duration) (perRequest, perS
 		ask()
 	}
 	step := func() (bool, error) {
-		if len(c.out) > 0 {
-			if err := c.flush(); err != nil {
-				return false, err
-			}
+		if err := c.flush(); err != nil {
+			return false, err
 		}
 		return true, c.read(func(b []byte) {
 			if bytes.HasPrefix(b, []byte(`[{"op":"body"`)) {
@@ -134,10 +132,8 @@ func parts(r *router, size, window int, duration time.Duration) (perCPU, perSeco
 		ask()
 	}
 	step := func() (bool, error) {
-		if len(c.out) > 0 {
-			if err := c.flush(); err != nil {
-				return false, err
-			}
+		if err := c.flush(); err != nil {
+			return false, err
 		}
 		return true, c.read(func(b []byte) {
 			for range bytes.Count(b, []byte(`"body:ok"`)) {
