@@ -120,13 +120,22 @@ func (m *Mesh) keep(by *link, t *twin, f *Frame) int64 {
 func (l *link) say(t *twin, topic string, data []byte) {
 	l.flushNode()
 	l.copyOf.twin = t
-	l.copies.Tag = l.m.keep(l, t, &Frame{Type: Publish, Name: []byte(topic), Data: data})
-	if l.m.rest != nil {
-		l.m.rest.write()
-		defer l.m.rest.landed(l)
+	l.m.sayBy(l.copies, l, t, topic, data)
+}
+
+// sayBy publishes by an inlet, as if t had said it; of nobody it is not kept here, which the lanes do, as with what comes over AMQP. by is the link that it is
+// due to, if any.
+func (m *Mesh) sayBy(in *forwarder.Inlet, by *link, t *twin, topic string, data []byte) {
+	in.Tag = 0
+	if t != nil {
+		in.Tag = m.keep(by, t, &Frame{Type: Publish, Name: []byte(topic), Data: data})
 	}
-	if l.copies.Send(l.m.appendSaid(nil, topic, data), nil) == nil {
-		l.copies.Flush()
+	if m.rest != nil {
+		m.rest.write()
+		defer m.rest.landed(by)
+	}
+	if in.Send(m.appendSaid(nil, topic, data), nil) == nil {
+		in.Flush()
 	}
 }
 

@@ -191,15 +191,6 @@ func (q *question) isCopied(f *Frame) bool {
 func (m *Mesh) copyRequest(q *question) {
 	m.copiesMu.Lock()
 	defer m.copiesMu.Unlock()
-	m.copyOf.twin, m.copies.Tag = q.from, 0
-	if q.from != nil { // else the lanes do it, as with what comes over AMQP
-		m.copies.Tag = m.keep(nil, q.from, &Frame{Type: Publish, Name: []byte(q.topic), Data: q.data})
-	}
-	if m.rest != nil {
-		m.rest.write()
-		defer m.rest.landed(nil)
-	}
-	if m.copies.Send(m.appendSaid(nil, q.topic, q.data), nil) == nil {
-		m.copies.Flush()
-	}
+	m.copyOf.twin = q.from
+	m.sayBy(m.copies, nil, q.from, q.topic, q.data)
 }
