@@ -32,8 +32,8 @@ type index struct {
 	outlines []outline    // of forms by segments: never changed, and none is taken out but when the filters are made anew
 	paths    *filter      // keys of segments; nil where there are no wildcard forms
 	grams    *filter      // cuts and grams
-	tails    bool         // an outline has segments behind its free place
 	filed    [kinds]int32 // wildcard forms by kind of key
+	others   int32        // those under cuts and grams
 	few      bool         // forms that have grams may be filed under kindRest
 }
 
@@ -71,8 +71,10 @@ const fewGrams = 6
 var seed = maphash.MakeSeed()
 
 // mix spreads a hash, one way for each salt: the folded product with an odd constant. (After wyhash.)
-func mix(h, salt uint64) uint64 {
-	hi, lo := bits.Mul64(h^salt*0x9e3779b97f4a7c15^0xe7037ed1a0b428db, 0xa0761d6478bd642f)
+func mix(h, salt uint64) uint64 { return fold(h ^ salt*0x9e3779b97f4a7c15 ^ 0xe7037ed1a0b428db) }
+
+func fold(h uint64) uint64 {
+	hi, lo := bits.Mul64(h, 0xa0761d6478bd642f)
 	return hi ^ lo
 }
 
@@ -245,13 +247,22 @@ func (x *index) fileForm(keys []wildKey, slot uint32, o owner) wildKey {
 		x.few = x.few || best.kind == kindRest
 	}
 	if x.keys.add(uint32(best.hash>>32), slot, o) {
-		x.filed[best.kind]++
+		x.count(best.kind, 1)
 	}
 	return best
 }
 
+func (x *index) count(kind int, n int32) {
+	x.filed[kind] += n
+	if kind >= kindCut {
+		x.others += n
+	}
+}
+
 // hasGrams reports whether a form is filed under a gram.
-func (x *index) hasGrams() bool { return x.filed[kindGram]|x.filed[kindGram+1]|x.filed[kindGram+2] != 0 }
+func (x *index) hasGrams() bool {
+	return x.filed[kindGram]|x.filed[kindGram+1]|x.filed[kindGram+2] != 0
+}
 
 // spread files the first few forms with grams under them, where others are. s holds x.
 func (x *index) spread(s *Snapshot, o owner) {
@@ -291,7 +302,6 @@ func (x *index) mark(k wildKey) {
 	case kindPath:
 		if !x.hasOutline(k.outline) {
 			x.outlines = append(x.outlines[:len(x.outlines):len(x.outlines)], k.outline)
-			x.tails = x.tails || k.outline.after > 0
 		}
 		x.paths.add(k.hash)
 	default:
@@ -313,7 +323,7 @@ func (x *index) remove(r *Route, o owner) {
 		var room [maxGrams + 4]wildKey
 		for _, k := range keysOf(room[:0], &p.forms[i]) {
 			if unfile(k.hash) {
-				x.filed[k.kind]--
+				x.count(k.kind, -1)
 				switch {
 				case x.paths == nil || k.kind == kindRest:
 				case k.kind == kindPath:
@@ -346,15 +356,9 @@ func (x *index) reserve(s *Snapshot, more int) {
 
 // renew makes the filters anew, with room for more wildcard forms.
 func (x *index) renew(s *Snapshot, more int) {
-	paths := int(x.filed[kindPath])
-	grams := 0
-	for _, n := range x.filed[kindCut:] {
-		grams += int(n)
-	}
-	wild := paths + grams + int(x.filed[kindRest])
-	x.paths, x.grams, x.outlines = newFilter(paths+more), newFilter(2*grams+more/8), nil
-	x.tails = false
-	if wild == 0 {
+	paths, others := int(x.filed[kindPath]), int(x.others)
+	x.paths, x.grams, x.outlines = newFilter(paths+more), newFilter(2*others+more/8), nil
+	if paths+others+int(x.filed[kindRest]) == 0 {
 		return
 	}
 	s.records(func(rec record) bool {
@@ -422,38 +426,34 @@ func (x *index) find(p *probes, addr string, hash uint64) {
 	if x.filed[kindRest] > 0 {
 		p.add(x, restKey)
 	}
-	if x.cuts() {
-		for i, cut := range prefixCuts {
-			if cut > len(addr) {
-				break
-			}
-			if x.filed[kindCut+i] > 0 {
-				if h := hashText(kindCut+i, addr[:cut]); x.grams.has(h) {
-					p.add(x, h)
-				}
-			}
-		}
-	}
 	if x.filed[kindPath] > 0 {
 		x.findPaths(p, addr)
 	}
-	for i, size := range gramSizes {
-		if x.filed[kindGram+i] > 0 {
-			x.findGrams(p, addr, kindGram+i, size)
-		}
+	if x.others > 0 {
+		x.findOthers(p, addr)
 	}
 	if p.n > 0 {
 		p.flush(x)
 	}
 }
 
-// cuts reports whether a form is filed under a cut of its prefix.
-func (x *index) cuts() bool {
-	n := int32(0)
-	for _, filed := range x.filed[kindCut:kindGram] {
-		n |= filed
+// findOthers adds the cuts and the grams of addr that forms are filed under.
+func (x *index) findOthers(p *probes, addr string) {
+	for i, cut := range prefixCuts {
+		if cut > len(addr) {
+			break
+		}
+		if x.filed[kindCut+i] > 0 {
+			if h := hashText(kindCut+i, addr[:cut]); x.grams.has(h) {
+				p.add(x, h)
+			}
+		}
 	}
-	return n != 0
+	for i, size := range gramSizes {
+		if x.filed[kindGram+i] > 0 {
+			x.findGrams(p, addr, kindGram+i, size)
+		}
+	}
 }
 
 func (p *probes) add(x *index, h uint64) {

@@ -13,12 +13,13 @@ import (
 // outline is which segments of an address a form leaves open: a number of segments from the start, and where a wildcard takes slashes any
 // number of segments, at least one, and then a number of segments to the end.
 type outline struct {
-	before uint8  // segments from the start
-	after  uint8  // segments to the end, where deep
-	deep   bool   // between them is a free place of one segment or more; else the address ends
-	least  uint8  // segments of an address; not more where not deep
-	wild   uint32 // bit i is segment i from the start, bit maxLevels+i segment i from the end
-	salt   uint64 // of all the others
+	before  uint8  // segments from the start
+	after   uint8  // segments to the end, where deep
+	deep    bool   // between them is a free place of one segment or more; else the address ends
+	least   uint8  // segments of an address; not more where not deep
+	wild    uint16 // of before: bit i is segment i from the start
+	wildEnd uint8  // of after: bit i is segment i from the end
+	salt    uint64 // of all the others
 }
 
 // Bounds of the segments that are looked at.
@@ -27,9 +28,9 @@ const (
 	maxTail   = 8  // from the end
 )
 
-func newOutline(before, after int, deep bool, wild uint32) outline {
-	o := outline{before: uint8(before), after: uint8(after), deep: deep, least: uint8(before), wild: wild}
-	salt := uint64(before)<<40 | uint64(after)<<48 | uint64(wild)
+func newOutline(before, after int, deep bool, wild uint16, wildEnd uint8) outline {
+	o := outline{before: uint8(before), after: uint8(after), deep: deep, least: uint8(before), wild: wild, wildEnd: wildEnd}
+	salt := uint64(before)<<40 | uint64(after)<<48 | uint64(wildEnd)<<16 | uint64(wild)
 	if deep {
 		o.least += uint8(after) + 1
 		salt |= 1 << 63
@@ -142,7 +143,9 @@ func (p *segments) step() {
 
 // outline returns the outline and the key.
 func (p *segments) outline() (o outline, key uint64) {
-	sum, wild := uint64(0), uint32(0)
+	var sum uint64
+	var wild uint16
+	var wildEnd uint8
 	for i, one := range p.before {
 		if one.wild {
 			wild |= 1 << i
@@ -152,13 +155,13 @@ func (p *segments) outline() (o outline, key uint64) {
 	}
 	for i := range p.after {
 		if one := p.after[len(p.after)-1-i]; one.wild {
-			wild |= 1 << (maxLevels + i)
+			wildEnd |= 1 << i
 		} else {
 			sum += fromEnd(one.hash, i)
 		}
 	}
-	o = newOutline(len(p.before), len(p.after), p.deep, wild)
-	return o, mix(sum, o.salt)
+	o = newOutline(len(p.before), len(p.after), p.deep, wild, wildEnd)
+	return o, fold(sum ^ o.salt)
 }
 
 // fromStart and fromEnd make of the hash of a segment the one of segment i.
@@ -189,72 +192,71 @@ var segmentSeed = maphash.String(seed, "segment")
 // parts are the hashes of an address's segments.
 type parts struct {
 	n     int                   // segments
-	one   [2 * maxLevels]uint64 // segment i from the start at i, segment i from the end at maxLevels+i
+	hash  [maxLevels]uint64     // of each from the start
 	start [maxLevels + 1]uint64 // sums of so many from the start
-	end   [maxTail + 1]uint64   // sums of so many from the end
+	tail  [maxTail]uint64       // hashes from the end, where there are more than maxLevels
 }
 
 // findPaths adds the keys that the segments of addr have in each outline.
 func (x *index) findPaths(p *probes, addr string) {
 	var a parts
-	a.read(addr, x.tails)
+	a.read(addr)
 	filter := x.paths.bits
 	for i := range x.outlines {
 		o := &x.outlines[i]
 		if n := int(o.least); a.n < n || a.n > n && !o.deep {
 			continue
 		}
-		sum := a.start[o.before] + a.end[o.after]
+		sum := a.start[o.before]
 		for w := o.wild; w != 0; w &= w - 1 {
-			sum -= a.one[bits.TrailingZeros32(w)]
+			at := bits.TrailingZeros16(w)
+			sum -= fromStart(a.hash[at&(maxLevels-1)], at)
 		}
-		if h := mix(sum, o.salt); hasBits(filter, h) {
+		if o.after > 0 {
+			sum += a.end(o)
+		}
+		if h := fold(sum ^ o.salt); hasBits(filter, h) {
 			p.add(x, h)
 		}
 	}
 }
 
-// read reads the segments from the start, and those from the end where tails are asked for.
-func (a *parts) read(addr string, tails bool) {
-	var hashes [maxLevels]uint64
-	n, sum, rest := 0, uint64(0), addr
-	for ; n < maxLevels; n++ {
+// read reads the segments.
+func (a *parts) read(addr string) {
+	sum, rest := uint64(0), addr
+	for n := range maxLevels {
 		end := strings.IndexByte(rest, '/')
-		text := rest
-		if end >= 0 {
-			text = rest[:end]
-		}
-		h := hashSegment(text)
-		hashes[n] = h
-		h = fromStart(h, n)
-		a.one[n] = h
-		sum += h
-		a.start[n+1] = sum
 		if end < 0 {
 			a.n = n + 1
-			break
+			end = len(rest)
+		}
+		h := hashSegment(rest[:end])
+		sum += fromStart(h, n)
+		a.hash[n], a.start[n+1] = h, sum
+		if a.n > 0 {
+			return
 		}
 		rest = rest[end+1:]
 	}
-	if a.n == 0 {
-		a.n = maxLevels + 1 + strings.Count(rest, "/")
+	a.n = maxLevels + 1 + strings.Count(rest, "/")
+	rest = addr
+	for i := range a.tail {
+		at := strings.LastIndexByte(rest, '/')
+		a.tail[i] = hashSegment(rest[at+1:])
+		rest = rest[:at]
 	}
-	if !tails {
-		return
-	}
-	sum, rest = 0, addr
-	for i := range min(a.n, maxTail) {
-		var h uint64
-		if a.n <= maxLevels {
-			h = hashes[a.n-1-i]
-		} else {
-			at := strings.LastIndexByte(rest, '/')
-			h = hashSegment(rest[at+1:])
-			rest = rest[:at]
+}
+
+// end is the sum of the segments from the end that the outline leaves.
+func (a *parts) end(o *outline) (sum uint64) {
+	for i := range int(o.after) {
+		switch {
+		case o.wildEnd>>i&1 != 0:
+		case a.n <= maxLevels:
+			sum += fromEnd(a.hash[a.n-1-i], i)
+		default:
+			sum += fromEnd(a.tail[i], i)
 		}
-		h = fromEnd(h, i)
-		a.one[maxLevels+i] = h
-		sum += h
-		a.end[i+1] = sum
 	}
+	return sum
 }

@@ -37,7 +37,7 @@ type form struct {
 
 	// Topics: the stars may not take "@", and the pattern's own make up the count; a topic has a slash unless it is the whole space.
 	topic bool
-	ats   int // number of "@" in the literals; -1 is any
+	ats   int  // number of "@" in the literals; -1 is any
 	slash bool // one is asked for, and no literal has one
 }
 
