@@ -93,6 +93,9 @@ func (l *lane) Present() bool {
 // Busy is how many requests the twin has not answered.
 func (l *lane) Busy() int { return int(l.t.outstanding.Load()) }
 
+// IsAsked: of exposers that are equally busy the first is asked (rembus.md, 6.6).
+func (l *lane) IsAsked() bool { return l.kind >= laneCall }
+
 // Deliver sends copies.
 func (l *lane) Deliver(batch []*forwarder.Copy) (int, error) {
 	if l.kind >= laneCall {
