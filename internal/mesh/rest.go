@@ -20,7 +20,8 @@ import (
 // Data at rest: every publish that is taken is kept for a while, so that a component that comes later, or comes back, gets what it has missed (rembus.md, 7.2).
 // As in the files of twins (acks.go) it is lines, in the order that it happened:
 //
-//	STAMP NAME HEX    NAME has published: the frame. STAMP is nanoseconds since 1970 in 16 hexadecimal digits, more than that of the line before
+//	STAMP NAME HEX       NAME has published: the frame. STAMP is nanoseconds since 1970 in 16 hexadecimal digits, more than that of the line before
+//	STAMP NAME ID HEX    the same, where routers know it by an id that the frame has not
 //
 // They are in parts: files, each of the name of its first stamp; only the last grows, and what is too old or too much is forgotten by the part. A line is
 // written before its publish is acknowledged, and outlives the process then; a crash of the machine may take the last ones away. Without a directory parts
@@ -32,7 +33,10 @@ type rest struct {
 	max int           // bytes of all parts
 	log *slog.Logger
 
+	salt uint64 // of this router: see idAt
+
 	mu      sync.Mutex      // guards what follows; a leaf
+	past    *past           // nil: nobody asks
 	parts   []*part         // the oldest first
 	size    int             // of all parts
 	last    int64           // stamp of the last line
@@ -140,11 +144,11 @@ func (s *rest) report(err error) {
 }
 
 // record keeps a publish, and gives its stamp. write has it written. by is the link whose reader sends it on, and says landed when that is done. from is the
-// name of who sent it, escaped.
-func (s *rest) record(by *link, from string, f *Frame) int64 {
+// name of who sent it, escaped, id by which routers know it where the frame has none, if any.
+func (s *rest) record(by *link, from string, f *Frame, id ID) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stamp := s.add(from, f)
+	stamp := s.add(from, f, id)
 	if stamp != 0 && s.flights[by] == 0 {
 		s.flights[by] = stamp
 	}
@@ -152,15 +156,22 @@ func (s *rest) record(by *link, from string, f *Frame) int64 {
 }
 
 // add is record with the lock. What would take a quarter of the room is not kept: its stamp is 0.
-func (s *rest) add(from string, f *Frame) int64 {
+func (s *rest) add(from string, f *Frame, id ID) int64 {
 	if 2*len(f.Data) > s.max/4 {
 		s.tooLarge++
 		return 0
 	}
 	s.last = max(time.Now().UnixNano(), s.last+1)
 	s.frame = AppendFrame(s.frame[:0], f)
-	s.lines = appendRecord(s.lines, s.last, from, s.frame)
+	s.lines = appendRecord(s.lines, s.last, from, id, s.frame)
 	s.recorded++
+	switch {
+	case f.HasID:
+		id = f.ID
+	case id.n == 0:
+		id = s.idAt(s.last)
+	}
+	s.know(id)
 	if cap(s.frame) > 64<<10 {
 		s.frame = nil
 	}
@@ -170,13 +181,14 @@ func (s *rest) add(from string, f *Frame) int64 {
 	return s.last
 }
 
-// recordCopy is record for a copy of what did not come by a link: the first of its message is recorded.
-func (s *rest) recordCopy(k copyKey, f func() *Frame) int64 {
+// recordCopy is record for a copy of what did not come by a link, or that a row has led to another topic: the first of its message is recorded.
+func (s *rest) recordCopy(k copyKey, from string, f func() (*Frame, ID)) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stamp := s.copies.of(k)
 	if stamp == 0 {
-		stamp = s.add("", f())
+		frame, id := f()
+		stamp = s.add(from, frame, id)
 		s.copies.put(k, stamp)
 	}
 	return stamp
@@ -188,10 +200,13 @@ type copyKey struct {
 	topic   string
 }
 
-func appendRecord(b []byte, stamp int64, from string, frame []byte) []byte {
+func appendRecord(b []byte, stamp int64, from string, id ID, frame []byte) []byte {
 	var raw [8]byte
 	binary.BigEndian.PutUint64(raw[:], uint64(stamp))
 	b = append(append(append(hex.AppendEncode(b, raw[:]), ' '), from...), ' ')
+	if id.n > 0 {
+		b = append(hex.AppendEncode(b, id.Bytes()), ' ')
+	}
 	return append(hex.AppendEncode(b, frame), '\n')
 }
 
@@ -212,13 +227,25 @@ func stampOf(line []byte) (stamp int64, ok bool) {
 
 var errRecord = errors.New("not a line of a publish")
 
+// cutRecord cuts what follows the stamp of a line.
+func cutRecord(line []byte) (name, id, text []byte, ok bool) {
+	name, text, ok = bytes.Cut(bytes.TrimSuffix(line[stampDigits+1:], []byte("\n")), []byte(" "))
+	if before, after, two := bytes.Cut(text, []byte(" ")); two {
+		id, text = before, after
+	}
+	return name, id, text, ok
+}
+
 // parseRecord reads a line, with its end or without. The frame is put into room, and f has slices of it.
 func parseRecord(line, room []byte, f *Frame) (stamp int64, from string, frame []byte, err error) {
 	stamp, ok := stampOf(line)
 	if !ok {
 		return 0, "", room, errRecord
 	}
-	name, text, ok := bytes.Cut(bytes.TrimSuffix(line[stampDigits+1:], []byte("\n")), []byte(" "))
+	name, id, text, ok := cutRecord(line)
+	if len(id) > 0 && ok {
+		_, ok = readID(id)
+	}
 	if !ok {
 		return 0, "", room, errRecord
 	}
@@ -258,6 +285,13 @@ func (s *rest) low() int64 {
 		low = min(low, first-1)
 	}
 	return low
+}
+
+// lastStamp is the stamp of the last line.
+func (s *rest) lastStamp() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }
 
 // flush is write with the lock.
@@ -340,6 +374,9 @@ func (s *rest) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now.UnixNano(), 0)
+	if s.past != nil && now.Sub(s.past.used) > pastIdle {
+		s.past = nil
+	}
 }
 
 // counters adds what is counted.

@@ -64,7 +64,7 @@ func TestRestIsReadAsItWasRecorded(t *testing.T) {
 		for i := range 3000 {
 			from := []string{"alice", "b c/d", "é"}[i%3]
 			f := publishOf(strings.Repeat("t", 1+rand.IntN(100)), i)
-			stamps = append(stamps, s.record(by, escapeName(from), f))
+			stamps = append(stamps, s.record(by, escapeName(from), f, ID{}))
 			want = append(want, fmt.Sprintf("%s %s %x", from, f.Name, f.Data))
 			if i%100 == 99 {
 				s.landed(by)
@@ -106,7 +106,7 @@ func TestRestIsReadAsItWasRecorded(t *testing.T) {
 		}
 		s = openRest(dir, time.Hour, 4<<20, slog.New(slog.DiscardHandler))
 		check()
-		stamp := s.record(by, "next", publishOf("t", 1))
+		stamp := s.record(by, "next", publishOf("t", 1), ID{})
 		if last := stamps[len(stamps)-1]; stamp <= last {
 			t.Errorf("the next stamp is %d, the last was %d", stamp, last)
 		}
@@ -135,7 +135,7 @@ func TestRestIsBounded(t *testing.T) {
 		s.from(&c, 0)
 		data := append([]byte{0x59, 0x40, 0}, make([]byte, 0x4000)...)
 		for i := range 200 {
-			s.record(&link{}, "bob", &Frame{Type: Publish, Name: []byte("t"), Data: data})
+			s.record(&link{}, "bob", &Frame{Type: Publish, Name: []byte("t"), Data: data}, ID{})
 			s.write()
 			if s.size > most || i%20 == 0 && onDisk(t, dir) > most {
 				t.Fatalf("in %q: %d bytes, %d on disk", dir, s.size, onDisk(t, dir))
@@ -175,17 +175,20 @@ func onDisk(t *testing.T, dir string) (size int) {
 
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte("0000000000000001 a%20b 83016174f6\n"))
-	f.Add(appendRecord(nil, 1<<62, "", AppendFrame(nil, publishOf("t", 1000))))
+	f.Add(appendRecord(nil, 1<<62, "", number(5), AppendFrame(nil, publishOf("t", 1000))))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		var p, again Frame
 		stamp, from, frame, err := parseRecord(line, nil, &p)
 		if err != nil {
 			return
 		}
-		text := appendRecord(nil, stamp, escapeName(from), frame)
+		text := appendRecord(nil, stamp, escapeName(from), ID{}, frame)
 		stamp2, from2, frame2, err := parseRecord(text, nil, &again)
 		if err != nil || stamp2 != stamp || from2 != from || !bytes.Equal(frame, frame2) {
 			t.Fatalf("%q, then %q: %v", line, text, err)
+		}
+		if id, ok := (&rest{}).idOf(line); ok && p.HasID && id.bare() != p.ID.bare() && bytes.Count(line, []byte(" ")) == 2 {
+			t.Fatalf("%q: the id is %x, want %x", line, id.Bytes(), p.ID.Bytes())
 		}
 	})
 }
@@ -212,7 +215,7 @@ func FuzzRestFile(f *testing.F) {
 		if n != whole {
 			t.Fatalf("%d bytes of %d", n, whole)
 		}
-		s.record(&link{}, "", publishOf("t", 1))
+		s.record(&link{}, "", publishOf("t", 1), ID{})
 		if lines, _ := s.read(&c); len(bytes.Split(lines, []byte("\n"))) != 2 {
 			t.Fatalf("behind it: %q", lines)
 		}
@@ -431,7 +434,7 @@ func TestMissedOnItsWay(t *testing.T) {
 	alice.admin("__config__", "reactive", "status", "true")
 	alice.barrier() // it has caught up
 	on := &link{}
-	stamp := r.m.rest.record(on, "bob", publishOf("t", 1))
+	stamp := r.m.rest.record(on, "bob", publishOf("t", 1), ID{})
 	bob.send(publishOf("t", 2))
 	if f := alice.publish(); f.Data[1] != 2 {
 		t.Errorf("got %x", f.Data)
