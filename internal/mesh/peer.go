@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -43,6 +44,8 @@ type peer struct {
 
 	// Owned by the reader of its link.
 	door    doorKey
+	proven  []byte // the challenge that was answered
+	known   bool   // the name is taken
 	waiting map[ID]func(l *link, f *Frame)
 	exports []byte
 	later   map[string]map[string]bool // by subscribe and expose: what commands told of since the exports, until the setup is answered
@@ -217,7 +220,7 @@ var errTaken = errors.New("a component has the name by which a router is connect
 
 // begin says who we are. Called by the link's reader before it reads.
 func (p *peer) begin(l *link) error {
-	p.waiting, p.exports = map[ID]func(*link, *Frame){}, nil
+	p.waiting, p.exports, p.proven, p.known = map[ID]func(*link, *Frame){}, nil, nil, false
 	l.login.name = p.name
 	if _, _, reason := p.m.bind(l, true); reason != "" {
 		return errTaken
@@ -255,8 +258,13 @@ func (m *Mesh) ports() []byte {
 
 // ask sends a request of our own; answer gets what comes back.
 func (p *peer) ask(l *link, f *Frame, answer func(l *link, f *Frame)) {
-	f.ID, f.HasID = newID(), true
-	p.waiting[f.ID] = answer
+	p.askBy(newID(), l, f, answer)
+}
+
+// askBy is ask with an id.
+func (p *peer) askBy(id ID, l *link, f *Frame, answer func(l *link, f *Frame)) {
+	f.ID, f.HasID = id, true
+	p.waiting[id] = answer
 	l.reply(f)
 }
 
@@ -274,21 +282,34 @@ func (p *peer) answer(l *link, f *Frame) bool {
 	return true
 }
 
-// identified goes on when the name is taken: it proves it, or tells what we have.
+// identified goes on when the name is taken: it proves it, or tells what we have. A router that takes nobody without a proof challenges first, and may
+// answer the identity with the same challenge, or when that is answered; or not at all.
 func (p *peer) identified(l *link, f *Frame) {
 	switch f.Status {
 	case StatusOK:
+		if p.known {
+			return
+		}
+		p.known = true
 		p.exports, p.later, p.door = append([]byte{}, f.Data...), map[string]map[string]bool{}, newDoorKey()
 		p.ask(l, &Frame{Type: Admin, Name: []byte("__config__"), Data: p.m.setupOf(l.twin.Load(), p.door)}, p.setUp)
 	case StatusChallenge:
 		challenge, _, err := readBytes(f.Data)
+		if err == nil && p.proven != nil && bytes.Equal(challenge, p.proven) {
+			return
+		}
+		p.proven = bytes.Clone(challenge)
 		proof, err2 := p.prove(challenge)
 		if err = cmpErr(err, err2); err != nil {
 			p.m.o.Log.Error("a router wants a proof", "url", p.o.URL, "as", p.o.As, "error", err)
 			l.ending = true
 			return
 		}
-		p.ask(l, &Frame{Type: Attestation, Name: []byte(p.o.As), Key: proof, Data: p.m.ports()}, p.identified)
+		id := newID()
+		if f.ID.bare() == connectionID {
+			id = connectionID
+		}
+		p.askBy(id, l, &Frame{Type: Attestation, Name: []byte(p.o.As), Key: proof, Data: p.m.ports()}, p.identified)
 	default:
 		p.m.o.Log.Error("a router refuses our name", "url", p.o.URL, "as", p.o.As, "status", uint64(f.Status), "answer", short(f.Data))
 		l.ending = true
