@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/websocket"
@@ -77,11 +78,13 @@ const peerPort = "8338"
 
 // Connect connects to another router, and stays connected until Stop.
 func (m *Mesh) Connect(o PeerOptions) error {
-	if bad := badName(o.As); bad != "" || !isNamed(o.As) {
-		return fmt.Errorf("a peer is connected to by a name of one's own: %q is none", o.As)
-	}
-	if err := CheckPeer(o.URL, o.Failovers); err != nil {
+	if err := CheckName(o.As); err != nil {
 		return err
+	}
+	for _, u := range append([]string{o.URL}, o.Failovers...) {
+		if _, err := CheckPeer(u); err != nil {
+			return err
+		}
 	}
 	if o.Period == 0 {
 		o.Period = time.Second
@@ -89,23 +92,31 @@ func (m *Mesh) Connect(o PeerOptions) error {
 	p := &peer{m: m, o: o, name: o.As}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.peers[p.name] { // one of several: its rid
-		p.name = o.As + "@" + o.URL
-	}
-	if m.peers[p.name] {
+	rid := o.As + "@" + o.URL
+	if m.peers[rid] {
 		return fmt.Errorf("%s is connected to already, as %s", o.URL, o.As)
 	}
-	m.peers[p.name] = true
+	if m.peers[p.name] { // one of several
+		p.name = rid
+	}
+	m.peers[p.name], m.peers[rid] = true, true
 	m.running.Go(p.run)
 	return nil
 }
 
-// CheckPeer says what is wrong with the URLs of a peer.
-func CheckPeer(url string, failovers []string) error {
-	for _, u := range append([]string{url}, failovers...) {
-		if _, _, err := peerAddress(u); err != nil {
-			return err
-		}
+// CheckPeer says what is wrong with the URL of a peer, else gives it with its port.
+func CheckPeer(url string) (whole string, err error) {
+	scheme, address, err := peerAddress(url)
+	return scheme + "://" + address, err
+}
+
+// CheckName says why something cannot be the name of a component or router.
+func CheckName(name string) error {
+	switch bad := badName(name); {
+	case bad != "":
+		return fmt.Errorf("%q is no name: %s", name, bad)
+	case !isNamed(name):
+		return fmt.Errorf("%q is no name: digits alone, and a UUID, are of those that have none", name)
 	}
 	return nil
 }
@@ -142,6 +153,12 @@ func peerAddress(text string) (scheme, address string, err error) {
 	port := u.Port()
 	if port == "" {
 		port = map[bool]string{true: peerPort, false: "8337"}[u.Scheme[0] == 'w']
+	}
+	switch n, err := strconv.ParseUint(port, 10, 16); {
+	case err != nil || n == 0:
+		return "", "", fmt.Errorf("peer %q: the port is 1 to 65535", text)
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return "", "", fmt.Errorf("peer %q: nothing more than %s://HOST:PORT; the name is said by as", text, u.Scheme)
 	}
 	return u.Scheme, net.JoinHostPort(u.Hostname(), port), nil
 }
