@@ -13,7 +13,7 @@ type Line struct {
 	Unit   string    `json:"unit"` // µs, ×, B, s
 	Values []float64 `json:"values"`
 	Median float64   `json:"median"`
-	Goal   float64   `json:"goal"` // at most
+	Goal   float64   `json:"goal"`           // at most
 	Here   float64   `json:"here,omitempty"` // the goal for a machine as fast as this one, where that is slower than the one it was set on
 	Beside string    `json:"beside,omitempty"`
 	Held   bool      `json:"held"`
