@@ -27,6 +27,7 @@ type Options struct {
 	Queue         int           // events in the line of one stream; 0 is 1000
 	Verifiers     []Verifier    // how tokens that no identity of Objects lists are judged: the first that does not pass on decides
 	NATS          *nats.Conn    // to other brokers; nil: there are none. It is not closed here
+	Current       bool          // events go to other brokers by the subjects of today's brokers, which keep nothing; else by JetStream
 	Hash          string        // of this build, for the broker's own name; empty is "fingerpost"
 	Log           *slog.Logger  // nil: no log
 	Now           func() time.Time
@@ -256,7 +257,12 @@ func (b *Broker) replace(who admin.Caller, next *situation, command admin.Renew)
 	for key := range *b.contexts.Load() {
 		command.Withdraw = append(command.Withdraw, contextOrigin(key))
 	}
-	command.Rows = next.released.rows
+	if rows := b.groupRows(next.objects); rows != nil {
+		command.Withdraw = append(command.Withdraw, groupsOrigin)
+		command.Rows = append(rows, next.released.rows...)
+	} else {
+		command.Rows = next.released.rows
+	}
 	defer b.turn()()
 	c, err := b.core.Do(who, command)
 	if err == nil {

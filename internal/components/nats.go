@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,11 +20,12 @@ import (
 
 // Names in NATS.
 const (
-	groupSubjects  = "evt.js." // of component groups: kept until a replica of the group has the event
-	brokerSubjects = "evt.brk."
-	eventStream    = "EVENTS"
-	registrations  = "COMPONENTS" // bucket: what components registered
-	servings       = "SERVING"    // bucket: which groups each broker has replicas of
+	groupSubjects   = "evt.js."  // of component groups: kept until a replica of the group has the event
+	currentSubjects = "evt.cmp." // of the same, with Options.Current: nothing is kept
+	brokerSubjects  = "evt.brk."
+	eventStream     = "EVENTS"
+	registrations   = "COMPONENTS" // bucket: what components registered
+	servings        = "SERVING"    // bucket: which groups each broker has replicas of
 )
 
 // registrationLife is how long the bucket keeps a registration that is not told again.
@@ -36,7 +38,8 @@ const (
 	opening  = 4 * time.Second // for an answer of NATS: servers that have no leader yet give none
 )
 
-// others is what other brokers are told, and tell. It keeps no routes: the groups that they serve are rows.
+// others is what other brokers are told, and tell. It keeps no routes: the groups that they serve are rows. With Options.Current nobody tells anything: there is
+// a row for every group, and the server of NATS says when nobody takes its events.
 type others struct {
 	b       *Broker
 	nc      *nats.Conn
@@ -83,7 +86,7 @@ func (b *Broker) joinNATS(nc *nats.Conn) error {
 
 // run tells others, and is told, until the broker ends. What fails is begun anew: NATS may have lost what it kept.
 func (o *others) run() {
-	for said := ""; ; {
+	for said := ""; !o.b.o.Current; {
 		err := o.session()
 		if o.b.ctx.Err() != nil {
 			break
@@ -98,6 +101,7 @@ func (o *others) run() {
 		case <-time.After(beat):
 		}
 	}
+	<-o.b.ctx.Done()
 	o.stopAll()
 	if o.serving == nil {
 		return
@@ -191,6 +195,40 @@ func (o *others) tell(ctx context.Context) error {
 	}
 }
 
+// subject is that of a group.
+func (o *others) subject(c *ComponentID) string { return o.b.groupSubjects() + c.subject() }
+
+func (b *Broker) groupSubjects() string {
+	if b.o.Current {
+		return currentSubjects
+	}
+	return groupSubjects
+}
+
+// groupRows are the rows of all groups that there may be, where no broker tells of its own.
+func (b *Broker) groupRows(o *Objects) (rows []routetable.Route) {
+	if b.o.NATS == nil || !b.o.Current {
+		return nil
+	}
+	for _, id := range o.groups() {
+		if r, ok := groupRow(id.address(), currentSubjects+id.subject(), groupsOrigin); ok {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// groupsOrigin is the origin of groupRows.
+const groupsOrigin = "nats:groups"
+
+// groupRow is the row of a group's subject.
+func groupRow(address, subject, origin string) (r routetable.Route, ok bool) {
+	pattern, ok := routetable.QuotePattern("comp:" + address)
+	r = routetable.NewRoute(pattern, "nats:"+subject)
+	r.Origin, r.Pick, r.Order = origin, routetable.PickAny, 10
+	return r, ok
+}
+
 // serves is a group as brokers tell of it.
 type serves struct {
 	Address string `json:"address"`
@@ -202,7 +240,7 @@ func (o *others) put(ctx context.Context) error {
 	list := []serves{}
 	for _, g := range o.groups {
 		if g.sub != nil {
-			list = append(list, serves{g.id.address(), groupSubjects + g.id.subject()})
+			list = append(list, serves{g.id.address(), o.subject(&g.id)})
 		}
 	}
 	o.mu.Unlock()
@@ -231,13 +269,9 @@ func (o *others) noteServing(broker string, value []byte) {
 		if !strings.HasPrefix(s.Subject, groupSubjects) {
 			continue
 		}
-		pattern, ok := routetable.QuotePattern("comp:" + s.Address)
-		if !ok {
-			continue
+		if r, ok := groupRow(s.Address, s.Subject, origin); ok {
+			command.Rows = append(command.Rows, r)
 		}
-		r := routetable.NewRoute(pattern, "nats:"+s.Subject)
-		r.Origin, r.Pick, r.Order = origin, routetable.PickAny, 10
-		command.Rows = append(command.Rows, r)
 	}
 	o.mu.Lock()
 	if o.seen[broker] = time.Now(); value == nil {
@@ -364,9 +398,7 @@ func (o *others) take(g *group) {
 		o.handle(in, f, m)
 	}
 	for {
-		ctx, cancel := context.WithTimeout(o.b.ctx, opening)
-		sub, err := o.nc.Consume(ctx, eventStream, g.id.group(), groupSubjects+g.id.subject(), 5*o.b.o.TTL, handle)
-		cancel()
+		sub, err := o.subscribe(g, handle)
 		if o.taken(g, sub, err) {
 			return
 		}
@@ -375,6 +407,15 @@ func (o *others) take(g *group) {
 		case <-time.After(beat):
 		}
 	}
+}
+
+func (o *others) subscribe(g *group, handle func(*nats.Message)) (*nats.Subscription, error) {
+	if o.b.o.Current {
+		return o.nc.Subscribe(o.subject(&g.id), g.id.group(), handle)
+	}
+	ctx, cancel := context.WithTimeout(o.b.ctx, opening)
+	defer cancel()
+	return o.nc.Consume(ctx, eventStream, g.id.group(), o.subject(&g.id), 5*o.b.o.TTL, handle)
 }
 
 // mayTake tells whether nobody takes the group's events or is about to; then the caller is.
@@ -470,15 +511,38 @@ type natsSender struct {
 // maxTries is how many brokers an event is offered to.
 const maxTries = 3
 
+// again is in the header of an event that is offered to another broker, where NATS counts nothing.
+var again = [2]string{"fingerpost-again", "1"}
+
 // answer has the event offered to another broker where the last replica here has just gone and others serve the group; else a request is
 // answered with the failure. An event goes nowhere again when its life is over.
 func (s natsSender) answer(e *Event, f *Failure) {
-	gone := f != nil && (f.Code == codeComponentGone || f.Code == codeBrokerUnavailable)
-	if gone && s.m.Tries > 0 && s.m.Tries < maxTries && s.o.b.hasRows(e) {
-		s.m.Done(false)
+	if f != nil && (f.Code == codeComponentGone || f.Code == codeBrokerUnavailable) && e.TTL > 0 && s.offer(e, f) {
 		return
 	}
 	s.m.Done(true)
+	s.refuse(e, f)
+}
+
+// offer offers the event to another broker, where there may be one and it was not to too many.
+func (s natsSender) offer(e *Event, f *Failure) bool {
+	switch {
+	case s.m.Tries > 0 && s.m.Tries < maxTries && s.o.b.hasRows(e):
+		s.m.Done(false)
+		return true
+	case s.o.b.o.Current && s.m.Header(again[0]) == "" && strings.HasPrefix(s.m.Subject, currentSubjects):
+		err := s.o.nc.Post(s.m.Subject, e.ID, again, s.m.Data, func(err error) {
+			if err != nil {
+				s.refuse(e, f)
+			}
+		})
+		return err == nil && s.o.nc.Ask() == nil
+	}
+	return false
+}
+
+// refuse answers a request with a failure.
+func (s natsSender) refuse(e *Event, f *Failure) {
 	if f == nil || e.Category != categoryRequest || f.Code == codeTimeout || e.Source.BrokerID == "" {
 		return
 	}
@@ -487,7 +551,7 @@ func (s natsSender) answer(e *Event, f *Failure) {
 
 // hasRows tells whether others serve the target of an event.
 func (b *Broker) hasRows(e *Event) bool {
-	return e.TTL > 0 && len(b.core.Table().Snapshot().LookupInto(nil, "comp:"+e.Target.address(), nil)) > 0
+	return len(b.core.Table().Snapshot().LookupInto(nil, "comp:"+e.Target.address(), nil)) > 0
 }
 
 func (o *others) publish(subject string, e *Event) error {
@@ -496,7 +560,7 @@ func (o *others) publish(subject string, e *Event) error {
 
 // Outlet finds the outlet of a subject. It is the broker's part of forwarder.Scheme.
 func (o *others) Outlet(hop *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
-	if !strings.HasPrefix(hop.Name, groupSubjects) {
+	if !strings.HasPrefix(hop.Name, o.b.groupSubjects()) {
 		return nil
 	}
 	return subject{o, hop.Name}
@@ -510,6 +574,9 @@ type subject struct {
 
 // Deliver publishes copies, but none that came by NATS.
 func (s subject) Deliver(batch []*forwarder.Copy) (taken int, err error) {
+	if s.o.b.o.Current {
+		defer s.o.nc.Ask()
+	}
 	for _, c := range batch {
 		if _, back := c.Message().Source().(natsSource); back {
 			return taken, forwarder.ErrGone
@@ -525,13 +592,34 @@ func (s subject) Deliver(batch []*forwarder.Copy) (taken int, err error) {
 		if _, err := e.parse(event); err != nil {
 			return taken, forwarder.ErrGone
 		}
-		if err := s.o.nc.Publish(s.name, e.ID, event); err != nil {
+		if err := s.publish(c, e.ID, event); err != nil {
 			return taken, forwarder.ErrGone
 		}
-		c.Settle(forwarder.Outcome{Kind: wire.Accepted})
 		taken++
 	}
 	return taken, nil
+}
+
+// publish publishes a copy. It is accepted when NATS is to have it; where nothing is kept, when somebody takes the subject.
+func (s subject) publish(c *forwarder.Copy, id string, event []byte) error {
+	if !s.o.b.o.Current {
+		err := s.o.nc.Publish(s.name, id, event)
+		if err == nil {
+			c.Settle(forwarder.Outcome{Kind: wire.Accepted})
+		}
+		return err
+	}
+	c.Keep()
+	return s.o.nc.Post(s.name, id, [2]string{}, event, func(err error) {
+		switch {
+		case err == nil:
+			c.Settle(forwarder.Outcome{Kind: wire.Accepted})
+		case errors.Is(err, nats.ErrNobody):
+			c.Settle(forwarder.Rejected(wire.CondNotFound, err.Error()))
+		default:
+			c.Settle(forwarder.Outcome{Kind: wire.Released})
+		}
+	})
 }
 
 // Present tells whether NATS is there.

@@ -158,3 +158,78 @@ func TestABrokerIsKilled(t *testing.T) {
 	}
 	t.Logf("%d ok, %d failed", ok.Load(), failed.Load())
 }
+
+// With the subjects of today's brokers nothing is kept and nobody tells of its groups: events go to whoever takes the subject of theirs, which may be a broker of
+// another kind; where nobody does that is told at once.
+func TestCurrentSubjects(t *testing.T) {
+	list := together(t, 2, Options{TTL: time.Minute, Current: true})
+	web, one := list[0], list[1]
+	nc := web.b.o.NATS
+	if got := web.get("/prod/hello"); got != "502 component gone" {
+		t.Errorf("nobody takes the subject: got %s", got)
+	}
+	f := one.connect(frontend)
+	f.handler = func(r *received) {
+		answer := f.request(f.child(&r.Event, "backend"))
+		f.respond(r, 200, fmt.Sprintf("%d %s", r.route, errorOrContent(answer)), nil)
+	}
+	web.until("the frontend's broker takes its events", func() bool { return web.get("/prod/hello") == "200 0 502 component gone" })
+
+	// A broker of another kind has the backend.
+	sub, err := nc.Subscribe("evt.cmp.hello.backend.bbbbbbb", "hello-backend-bbbbbbb", func(m *nats.Message) {
+		var e Event
+		if _, err := e.parse(m.Data); err != nil || m.Header("ce_id") != e.ID || e.Source.BrokerID != one.b.id.ID || e.Target.ID != "" {
+			t.Errorf("%+v %v, header %s", e, err, m.Header("ce_id"))
+		}
+		answer := Event{
+			ID: newEventID(), ParentID: e.ID, Type: e.Type, Category: categoryResponse, TTL: e.TTL, HasContext: true, Context: e.Context, HasTarget: true, Target: e.Source,
+			HasSource: true, Source: ComponentID{typeKubeFox, "hello", "backend", "bbbbbbbbbbbb", "replica001", "broker0001"}, Content: []byte("from afar"),
+		}
+		if err := nc.Publish("evt.brk."+e.Source.BrokerID, answer.ID, answer.append(nil, dialect4)); err != nil {
+			t.Error(err)
+		}
+	})
+	web.must(err)
+	for range 5 {
+		if got := web.get("/prod/hello"); got != "200 0 from afar" {
+			t.Errorf("got %s", got)
+		}
+	}
+	// An event of such a broker is for who takes the group's subject, or is refused with the reason.
+	answers := make(chan Event, 1)
+	brk, err := nc.Subscribe("evt.brk.broker0001", "broker-broker0001", func(m *nats.Message) {
+		var e Event
+		e.parse(m.Data)
+		answers <- e
+	})
+	web.must(err)
+	request := Event{
+		ID: newEventID(), Type: typeHTTP, Category: categoryRequest, TTL: int64(time.Minute), HasContext: true, Context: Context{"lab", "prod", "hello-main", ""},
+		HasSource: true, Source: ComponentID{typeHTTPAdapter, "", "httpsrv", "debug", "replica002", "broker0001"}, Values: []entry{{"path", []byte(`"/prod/hello"`)}},
+	}
+	for _, c := range []struct{ deployment, want string }{{"hello-main", "200 0 from afar"}, {"none", `404 not found: AppDeployment "none" not found`}} {
+		request.Context.Deployment = c.deployment
+		web.must(nc.Publish("evt.cmp.hello.frontend.aaaaaaa", request.ID, request.append(nil, dialect4)))
+		e := <-answers
+		got := "200 " + string(e.Content)
+		if e.Type == typeError {
+			got = errorOf(&e)
+		}
+		if got != c.want || e.ParentID != request.ID {
+			t.Errorf("got %s, want %s: %+v", got, c.want, e)
+		}
+	}
+	sub.Stop()
+	brk.Stop()
+	// The last replica goes: its subject is let go.
+	f.stream.CloseSend()
+	f.end()
+	web.until("nobody takes the subject any more", func() bool { return web.get("/prod/hello") == "502 component gone" })
+}
+
+func errorOrContent(e *Event) string {
+	if e.Type == typeError {
+		return errorOf(e)
+	}
+	return string(e.Content)
+}

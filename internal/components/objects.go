@@ -398,3 +398,23 @@ func varsOf(m map[string]any) (Vars, error) {
 }
 
 func (d *Deployment) available() bool { return d.Available == nil || *d.Available }
+
+// groups are all groups of components that there may be.
+func (o *Objects) groups() (list []ComponentID) {
+	for i := range o.Adapters {
+		x := &o.Adapters[i]
+		list = append(list, ComponentID{Type: x.Type, App: cleanName(x.App), Name: cleanName(x.Name), Hash: x.Hash})
+	}
+	seen := map[string]bool{} // components are shared by deployments
+	for _, name := range sortedKeys(o.Deployments) {
+		d := o.Deployments[name]
+		for _, c := range sortedKeys(d.Components) {
+			id := ComponentID{Type: d.Components[c].Type, App: cleanName(d.App), Name: cleanName(c), Hash: d.Components[c].Hash}
+			if !seen[id.address()] {
+				seen[id.address()] = true
+				list = append(list, id)
+			}
+		}
+	}
+	return list
+}

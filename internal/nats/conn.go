@@ -78,6 +78,7 @@ type Conn struct {
 	memory   bool
 	replicas int
 	log      *slog.Logger
+	posts    posts
 }
 
 // Open starts the server, where it is ours, and connects. A server of others that is away is waited for.
@@ -92,7 +93,7 @@ func Open(o Options) (*Conn, error) {
 			c.replicas = 3
 		}
 	}
-	options, err := o.options()
+	options, err := o.options(c)
 	if err != nil {
 		return nil, err
 	}
@@ -120,12 +121,13 @@ func Open(o Options) (*Conn, error) {
 }
 
 // options are those of the connection.
-func (o *Options) options() ([]nats.Option, error) {
+func (o *Options) options(c *Conn) ([]nats.Option, error) {
 	log, said := o.Log, ""
 	list := []nats.Option{
 		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.Timeout(5 * time.Second), nats.PingInterval(5 * time.Second),
 		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			c.posts.lost()
 			if err != nil {
 				log.Warn("nats: disconnected", "error", err)
 			}
@@ -170,6 +172,7 @@ func (c *Conn) Close() {
 	if c.nc != nil {
 		c.nc.FlushTimeout(time.Second)
 		c.nc.Close()
+		c.posts.lost()
 	}
 	if c.server != nil {
 		c.server.close()
@@ -199,10 +202,14 @@ func (m *Message) Done(ok bool) {
 
 // Publish sends a message with the header ce_id, and does not wait for anybody to have it.
 func (c *Conn) Publish(subject, id string, data []byte) error {
+	return c.nc.PublishMsg(message(subject, id, data))
+}
+
+func message(subject, id string, data []byte) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Data = data
 	m.Header.Set("ce_id", id)
-	return c.nc.PublishMsg(m)
+	return m
 }
 
 // Subscription is what a Subscribe or Consume goes on with until Stop.
