@@ -310,17 +310,21 @@ const matchedHead = 6
 
 // age takes time away from the ttl of a MatchedEvent that appendMatched wrote, in its place, and reports whether there is any left.
 func age(b []byte, by int64) bool {
-	ttl := b[matchedHead+1 : matchedHead+ttlSize]
-	var v uint64
-	for i, c := range ttl {
-		v |= uint64(c&0x7f) << (7 * i)
-	}
-	left := int64(v) - by
+	left := ttlOf(b) - by
 	if left <= 0 {
 		return false
 	}
-	appendPadded(ttl[:0], uint64(left))
+	appendPadded(b[matchedHead+1:matchedHead+1], uint64(left))
 	return true
+}
+
+// ttlOf is the ttl of a MatchedEvent that appendMatched wrote.
+func ttlOf(b []byte) int64 {
+	var v uint64
+	for i, c := range b[matchedHead+1 : matchedHead+ttlSize] {
+		v |= uint64(c&0x7f) << (7 * i)
+	}
+	return int64(v)
 }
 
 // eventOf is the Event in a MatchedEvent that appendMatched wrote.

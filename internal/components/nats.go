@@ -103,7 +103,7 @@ func (o *others) run() {
 	}
 	<-o.b.ctx.Done()
 	o.stopAll()
-	if o.serving == nil {
+	if o.serving == nil || !o.nc.Connected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -572,8 +572,11 @@ type subject struct {
 	name string
 }
 
-// Deliver publishes copies, but none that came by NATS.
+// Deliver publishes copies, but none that came by NATS, and none while NATS is away: it would have them later, and whoever waits is to know now.
 func (s subject) Deliver(batch []*forwarder.Copy) (taken int, err error) {
+	if !s.Present() {
+		return 0, forwarder.ErrGone
+	}
 	if s.o.b.o.Current {
 		defer s.o.nc.Ask()
 	}

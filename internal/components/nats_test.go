@@ -233,3 +233,22 @@ func errorOrContent(e *Event) string {
 	}
 	return string(e.Content)
 }
+
+// While NATS is away nobody waits for it.
+func TestNATSIsAway(t *testing.T) {
+	for name, current := range map[string]bool{"JetStream": false, "current": true} {
+		t.Run(name, func(t *testing.T) {
+			list := together(t, 3, Options{TTL: 5 * time.Minute, Current: current})
+			server, web, one := list[0], list[1], list[2]
+			f := one.connect(frontend)
+			f.handler = func(r *received) { f.respond(r, 200, "ok", nil) }
+			web.knows("hello/frontend@aaaaaaa", 1)
+			web.until("the frontend is there", func() bool { return web.get("/prod/hello") == "200 ok" })
+			server.b.o.NATS.Close()
+			web.until("NATS is away", func() bool { return !web.b.o.NATS.Connected() })
+			if got := web.get("/prod/hello"); got != "502 broker unavailable" && got != "502 component gone" {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}

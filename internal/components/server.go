@@ -62,6 +62,7 @@ func (b *Broker) handleSubscribe(g *grpc.Stream) {
 	status := s.farewell()
 	g.End(status.Code, status.Message)
 	s.giveBack()
+	b.failOwed(s)
 }
 
 // farewell is the status that the stream ends with.
@@ -208,7 +209,7 @@ func (s *stream) handleEvent(in *inlet, f *Finder, m []byte) error {
 	if e.Type == typeTelemetry && e.Category == categoryMessage && e.HasTarget && e.Target == s.b.id {
 		return nil
 	}
-	s.hold()
+	s.hold(&e)
 	s.b.send(in, f, &e, viaStream, s)
 	return nil
 }

@@ -42,6 +42,8 @@ type stream struct {
 	next    int // of queue
 	bytes   int
 	sending outgoing  // is with gRPC
+	begun   time.Time // since then
+	owed    owed
 	done    []settled // copies whose senders are to be told
 	spare   []settled
 	dialect dialect
@@ -137,8 +139,8 @@ func (s *stream) Next() (m []byte, ok bool) {
 		if s.next++; s.next == len(s.queue) {
 			s.queue, s.next = s.queue[:0], 0
 		}
-		if age(x.msg, int64(s.b.o.Now().Sub(x.at))) {
-			s.sending = x
+		if now := s.b.o.Now(); age(x.msg, int64(now.Sub(x.at))) {
+			s.sending, s.begun = x, now
 			s.tried = s.tried || x.copy != nil
 			return s.inDialect(x.msg), true
 		}
@@ -159,6 +161,7 @@ func (s *stream) finish(x outgoing, o forwarder.Outcome) {
 func (s *stream) Sent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.owed.add(s.sending.msg, s.begun)
 	s.finish(s.sending, forwarder.Outcome{Kind: wire.Accepted})
 	s.sending = outgoing{}
 }
@@ -258,9 +261,12 @@ func (s *stream) end(reason error) {
 	}
 }
 
-// hold notes an event without outcome; with too many the component is to wait.
-func (s *stream) hold() {
+// hold notes an event without outcome; with too many the component is to wait. A response is owed no more.
+func (s *stream) hold(e *Event) {
 	s.mu.Lock()
+	if e.Category == categoryResponse {
+		delete(s.owed.all, e.ParentID)
+	}
 	s.held++
 	pause := s.held >= s.b.o.Queue && !s.paused
 	s.paused = s.paused || pause

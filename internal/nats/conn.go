@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -79,6 +80,7 @@ type Conn struct {
 	replicas int
 	log      *slog.Logger
 	posts    posts
+	ending   sync.WaitGroup // watches that are being ended
 }
 
 // Open starts the server, where it is ours, and connects. A server of others that is away is waited for.
@@ -170,9 +172,12 @@ func (c *Conn) URL() string {
 // Close ends the connection, and the server where it is ours.
 func (c *Conn) Close() {
 	if c.nc != nil {
-		c.nc.FlushTimeout(time.Second)
+		if c.Connected() {
+			c.nc.FlushTimeout(time.Second)
+		}
 		c.nc.Close()
 		c.posts.lost()
+		c.ending.Wait()
 	}
 	if c.server != nil {
 		c.server.close()
@@ -215,7 +220,7 @@ func message(subject, id string, data []byte) *nats.Msg {
 // Subscription is what a Subscribe or Consume goes on with until Stop.
 type Subscription struct{ stop func() }
 
-// Stop ends it; handle may still be running.
+// Stop ends it: nothing is sent here any more, but handle is still called with what has come.
 func (s *Subscription) Stop() { s.stop() }
 
 // Subscribe has handle called with each message of a subject, one at a time; of those with the same queue one gets it.
@@ -229,7 +234,7 @@ func (c *Conn) Subscribe(subject, queue string, handle func(*Message)) (*Subscri
 	if c.nc.IsConnected() {
 		err = c.nc.FlushTimeout(5 * time.Second)
 	}
-	return &Subscription{func() { s.Unsubscribe() }}, err
+	return &Subscription{func() { s.Drain() }}, err
 }
 
 // Stream is a stream of messages that are kept until they were taken, or are too old.
@@ -285,11 +290,14 @@ func (c *Conn) Consume(ctx context.Context, stream, group, subject string, idle 
 	if err != nil {
 		return nil, err
 	}
-	return &Subscription{x.Stop}, nil
+	return &Subscription{x.Drain}, nil
 }
 
 // Bucket is keys with values, which whoever watches it is told of.
-type Bucket struct{ kv jetstream.KeyValue }
+type Bucket struct {
+	c  *Conn
+	kv jetstream.KeyValue
+}
 
 // Bucket gives a bucket, which it makes where there is none; a value goes when it is ttl old.
 func (c *Conn) Bucket(ctx context.Context, name string, ttl time.Duration) (*Bucket, error) {
@@ -304,7 +312,7 @@ func (c *Conn) Bucket(ctx context.Context, name string, ttl time.Duration) (*Buc
 	if err != nil {
 		return nil, err
 	}
-	return &Bucket{kv}, nil
+	return &Bucket{c, kv}, nil
 }
 
 // Put sets a value.
@@ -322,7 +330,7 @@ func (b *Bucket) Watch(ctx context.Context, changed func(key string, value []byt
 	if err != nil {
 		return err
 	}
-	defer w.Stop()
+	defer b.c.ending.Go(func() { w.Stop() }) // it asks the server, which may be away
 	for {
 		select {
 		case <-ctx.Done():
