@@ -72,7 +72,7 @@ func TestEdits(t *testing.T) {
 	}
 	x.edit("releases: {qa: {hello: {appDeployment: hello-next}}}")
 	h := x.core.Table().History(0, 0)
-	if len(h) != 2 || h[0].Command != "component put release/qa/hello" || h[0].User != "ada" || h[0].From != "10.0.0.1:4711" {
+	if len(h) != 2 || h[0].Command != "component release qa hello=hello-next" || h[0].Objects != 1 || h[0].Added != 0 || h[0].User != "ada" || h[0].From != "10.0.0.1:4711" {
 		t.Errorf("history: %+v", h)
 	}
 	if got := x.list(); got != "deployment/hello-next over=false release/qa/hello over=false " {
