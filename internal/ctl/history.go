@@ -20,7 +20,7 @@ type revision struct {
 	Removed  int    `json:"removed"`
 	Updated  int    `json:"updated"`
 	Objects  int    `json:"objects,omitempty"` // that were made others
-	Gone     bool   `json:"gone,omitempty"` // there is no way back to it any more
+	Gone     bool   `json:"gone,omitempty"`    // there is no way back to it any more
 }
 
 // who is the user, and where from; a change of the router's own has neither.
