@@ -14,6 +14,7 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/nats"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -64,8 +65,8 @@ type Broker struct {
 	log  *slog.Logger
 	node *forwarder.Node
 	core *admin.Core
-	id   ComponentID // the broker's own
-	web  ComponentID // of the requests that come in here
+	id   proto.Component // the broker's own
+	web  proto.Component // of the requests that come in here
 
 	webKey string // its key
 
@@ -117,10 +118,10 @@ type pairing struct {
 func New(node *forwarder.Node, core *admin.Core, o Options) (*Broker, error) {
 	o = o.withDefaults()
 	b := &Broker{o: o, log: o.Log, node: node, core: core, later: later{wake: make(chan struct{}, 1)}}
-	b.id = ComponentID{Type: typeBroker, Name: "broker", Hash: o.Hash, ID: randomID()}
+	b.id = proto.Component{Type: typeBroker, Name: "broker", Hash: o.Hash, ID: randomID()}
 	b.id.BrokerID = b.id.ID
-	b.web = ComponentID{Type: typeHTTPAdapter, Name: "genesis", Hash: o.Hash, ID: randomID(), BrokerID: b.id.ID}
-	b.webKey = b.web.key()
+	b.web = proto.Component{Type: typeHTTPAdapter, Name: "genesis", Hash: o.Hash, ID: randomID(), BrokerID: b.id.ID}
+	b.webKey = b.web.Key()
 	b.inlets.New = func() any { return b.newInlet(o.Queue) }
 	b.finders.New = func() any { return NewFinder() }
 	b.contexts.Store(&map[contextKey]*pairing{})
@@ -407,7 +408,7 @@ type registry struct {
 }
 
 // note keeps a registration, and tells whether it says something else than the one before.
-func (r *registry) note(c *ComponentID, def *Component) (changed bool) {
+func (r *registry) note(c *proto.Component, def *Component) (changed bool) {
 	key := c.App + "/" + c.Name + "@" + c.Hash
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/nats"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -55,7 +56,7 @@ type others struct {
 
 // group is a component group with replicas here.
 type group struct {
-	id       ComponentID
+	id       proto.Component
 	def      *Component // what the last one registered
 	told     time.Time  // when others were told of it
 	replicas int
@@ -196,7 +197,7 @@ func (o *others) tell(ctx context.Context) error {
 }
 
 // subject is that of a group.
-func (o *others) subject(c *ComponentID) string { return o.b.groupSubjects() + c.subject() }
+func (o *others) subject(c *proto.Component) string { return o.b.groupSubjects() + c.Subject() }
 
 func (b *Broker) groupSubjects() string {
 	if b.o.Current {
@@ -211,7 +212,7 @@ func (b *Broker) groupRows(o *Objects) (rows []routetable.Route) {
 		return nil
 	}
 	for _, id := range o.groups() {
-		if r, ok := groupRow(id.address(), currentSubjects+id.subject(), groupsOrigin); ok {
+		if r, ok := groupRow(id.Address(), currentSubjects+id.Subject(), groupsOrigin); ok {
 			rows = append(rows, r)
 		}
 	}
@@ -240,7 +241,7 @@ func (o *others) put(ctx context.Context) error {
 	list := []serves{}
 	for _, g := range o.groups {
 		if g.sub != nil {
-			list = append(list, serves{g.id.address(), o.subject(&g.id)})
+			list = append(list, serves{g.id.Address(), o.subject(&g.id)})
 		}
 	}
 	o.mu.Unlock()
@@ -342,10 +343,10 @@ func (o *others) putRegistrations(ctx context.Context) error {
 			kind = "adapter/"
 		}
 		ctx, cancel := context.WithTimeout(ctx, lifeless)
-		err = o.known.Put(ctx, kind+g.id.group(), text)
+		err = o.known.Put(ctx, kind+g.id.Group(), text)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("registration of %s: %w", g.id.group(), err)
+			return fmt.Errorf("registration of %s: %w", g.id.Group(), err)
 		}
 	}
 	return nil
@@ -357,22 +358,22 @@ func (o *others) noteRegistration(_ string, value []byte) {
 	if value == nil || len(value) > 1<<20 || json.Unmarshal(value, &r) != nil || r.Definition == nil {
 		return
 	}
-	id := ComponentID{App: r.App, Name: r.Name, Hash: r.Hash}
+	id := proto.Component{App: r.App, Name: r.Name, Hash: r.Hash}
 	if o.b.registry.note(&id, r.Definition) && r.Definition.Routes != nil {
 		if err := o.b.refresh(); err != nil {
-			o.b.log.Warn("routes of a registration could not be used", "component", id.group(), "error", err)
+			o.b.log.Warn("routes of a registration could not be used", "component", id.Group(), "error", err)
 		}
 	}
 }
 
 // join notes a replica here, and what it registered; the first of a group begins to take the group's events.
-func (o *others) join(id ComponentID, def *Component) {
+func (o *others) join(id proto.Component, def *Component) {
 	id.ID = ""
 	o.mu.Lock()
-	g := o.groups[id.group()]
+	g := o.groups[id.Group()]
 	if g == nil {
 		g = &group{id: id}
-		o.groups[id.group()] = g
+		o.groups[id.Group()] = g
 	}
 	g.replicas++
 	if g.def == nil || !sameDefinition(g.def, def) {
@@ -411,11 +412,11 @@ func (o *others) take(g *group) {
 
 func (o *others) subscribe(g *group, handle func(*nats.Message)) (*nats.Subscription, error) {
 	if o.b.o.Current {
-		return o.nc.Subscribe(o.subject(&g.id), g.id.group(), handle)
+		return o.nc.Subscribe(o.subject(&g.id), g.id.Group(), handle)
 	}
 	ctx, cancel := context.WithTimeout(o.b.ctx, opening)
 	defer cancel()
-	return o.nc.Consume(ctx, eventStream, g.id.group(), o.subject(&g.id), 5*o.b.o.TTL, handle)
+	return o.nc.Consume(ctx, eventStream, g.id.Group(), o.subject(&g.id), 5*o.b.o.TTL, handle)
 }
 
 // mayTake tells whether nobody takes the group's events or is about to; then the caller is.
@@ -446,20 +447,20 @@ func (o *others) taken(g *group, sub *nats.Subscription, err error) (done bool) 
 	case !gone && err == nil:
 		o.poke()
 	case !gone:
-		o.b.log.Warn("nats: the events of a group cannot be taken", "group", g.id.group(), "error", err)
+		o.b.log.Warn("nats: the events of a group cannot be taken", "group", g.id.Group(), "error", err)
 	}
 	return done
 }
 
 // leave notes that a replica has gone; the last of a group ends what the first began.
-func (o *others) leave(id ComponentID) {
+func (o *others) leave(id proto.Component) {
 	id.ID = ""
 	o.mu.Lock()
-	g := o.groups[id.group()]
+	g := o.groups[id.Group()]
 	var stop *nats.Subscription
 	if g != nil {
 		if g.replicas--; g.replicas == 0 {
-			delete(o.groups, id.group())
+			delete(o.groups, id.Group())
 			stop = g.sub
 		}
 	}
@@ -489,8 +490,8 @@ func (o *others) poke() {
 
 // handle takes an event that came by NATS.
 func (o *others) handle(in *inlet, f *Finder, m *nats.Message) {
-	e := &Event{}
-	if _, err := e.parse(bytes.Clone(m.Data)); err != nil {
+	e := &proto.Event{}
+	if _, err := e.Parse(bytes.Clone(m.Data)); err != nil {
 		o.b.log.Warn("nats: a message that is no event", "subject", m.Subject)
 		m.Done(true)
 		return
@@ -516,7 +517,7 @@ var again = [2]string{"fingerpost-again", "1"}
 
 // answer has the event offered to another broker where the last replica here has just gone and others serve the group; else a request is
 // answered with the failure. An event goes nowhere again when its life is over.
-func (s natsSender) answer(e *Event, f *Failure) {
+func (s natsSender) answer(e *proto.Event, f *Failure) {
 	if f != nil && (f.Code == codeComponentGone || f.Code == codeBrokerUnavailable) && e.TTL > 0 && s.offer(e, f) {
 		return
 	}
@@ -525,7 +526,7 @@ func (s natsSender) answer(e *Event, f *Failure) {
 }
 
 // offer offers the event to another broker, where there may be one and it was not to too many.
-func (s natsSender) offer(e *Event, f *Failure) bool {
+func (s natsSender) offer(e *proto.Event, f *Failure) bool {
 	switch {
 	case s.m.Tries > 0 && s.m.Tries < maxTries && s.o.b.hasRows(e):
 		s.m.Done(false)
@@ -542,20 +543,20 @@ func (s natsSender) offer(e *Event, f *Failure) bool {
 }
 
 // refuse answers a request with a failure.
-func (s natsSender) refuse(e *Event, f *Failure) {
-	if f == nil || e.Category != categoryRequest || f.Code == codeTimeout || e.Source.BrokerID == "" {
+func (s natsSender) refuse(e *proto.Event, f *Failure) {
+	if f == nil || e.Category != proto.Request || f.Code == codeTimeout || e.Source.BrokerID == "" {
 		return
 	}
 	s.o.publish(brokerSubjects+e.Source.BrokerID, s.o.b.errorEvent(e, f))
 }
 
 // hasRows tells whether others serve the target of an event.
-func (b *Broker) hasRows(e *Event) bool {
-	return len(b.core.Table().Snapshot().LookupInto(nil, "comp:"+e.Target.address(), nil)) > 0
+func (b *Broker) hasRows(e *proto.Event) bool {
+	return len(b.core.Table().Snapshot().LookupInto(nil, "comp:"+e.Target.Address(), nil)) > 0
 }
 
-func (o *others) publish(subject string, e *Event) error {
-	return o.nc.Publish(subject, e.ID, e.append(nil, dialect4))
+func (o *others) publish(subject string, e *proto.Event) error {
+	return o.nc.Publish(subject, e.ID, e.Append(nil, proto.D4))
 }
 
 // Outlet finds the outlet of a subject. It is the broker's part of forwarder.Scheme.
@@ -590,9 +591,9 @@ func (s subject) Deliver(batch []*forwarder.Copy) (taken int, err error) {
 			taken++
 			continue
 		}
-		var e Event
-		event := eventOf(data)
-		if _, err := e.parse(event); err != nil {
+		var e proto.Event
+		event := proto.EventOf(data)
+		if _, err := e.Parse(event); err != nil {
 			return taken, forwarder.ErrGone
 		}
 		if err := s.publish(c, e.ID, event); err != nil {

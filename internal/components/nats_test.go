@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/nats"
 )
 
@@ -66,7 +67,7 @@ func TestThreeBrokers(t *testing.T) {
 	without := objects(t, lab)
 	delete(without.Deployments, "hello-main")
 	two.must(two.b.Use(without))
-	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
+	base := &proto.Event{ID: proto.NewID(), TTL: int64(10 * time.Second), Context: proto.Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}}
 	if got := errorOf(f.request(f.child(base, "backend"))); got != `404 not found: AppDeployment "hello-main" not found` {
 		t.Errorf("got %s", got)
 	}
@@ -177,15 +178,15 @@ func TestCurrentSubjects(t *testing.T) {
 
 	// A broker of another kind has the backend.
 	sub, err := nc.Subscribe("evt.cmp.hello.backend.bbbbbbb", "hello-backend-bbbbbbb", func(m *nats.Message) {
-		var e Event
-		if _, err := e.parse(m.Data); err != nil || m.Header("ce_id") != e.ID || e.Source.BrokerID != one.b.id.ID || e.Target.ID != "" {
+		var e proto.Event
+		if _, err := e.Parse(m.Data); err != nil || m.Header("ce_id") != e.ID || e.Source.BrokerID != one.b.id.ID || e.Target.ID != "" {
 			t.Errorf("%+v %v, header %s", e, err, m.Header("ce_id"))
 		}
-		answer := Event{
-			ID: newEventID(), ParentID: e.ID, Type: e.Type, Category: categoryResponse, TTL: e.TTL, HasContext: true, Context: e.Context, HasTarget: true, Target: e.Source,
-			HasSource: true, Source: ComponentID{typeKubeFox, "hello", "backend", "bbbbbbbbbbbb", "replica001", "broker0001"}, Content: []byte("from afar"),
+		answer := proto.Event{
+			ID: proto.NewID(), ParentID: e.ID, Type: e.Type, Category: proto.Response, TTL: e.TTL, HasContext: true, Context: e.Context, HasTarget: true, Target: e.Source,
+			HasSource: true, Source: proto.Component{Type: typeKubeFox, App: "hello", Name: "backend", Hash: "bbbbbbbbbbbb", ID: "replica001", BrokerID: "broker0001"}, Content: []byte("from afar"),
 		}
-		if err := nc.Publish("evt.brk."+e.Source.BrokerID, answer.ID, answer.append(nil, dialect4)); err != nil {
+		if err := nc.Publish("evt.brk."+e.Source.BrokerID, answer.ID, answer.Append(nil, proto.D4)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -196,23 +197,23 @@ func TestCurrentSubjects(t *testing.T) {
 		}
 	}
 	// An event of such a broker is for who takes the group's subject, or is refused with the reason.
-	answers := make(chan Event, 1)
+	answers := make(chan proto.Event, 1)
 	brk, err := nc.Subscribe("evt.brk.broker0001", "broker-broker0001", func(m *nats.Message) {
-		var e Event
-		e.parse(m.Data)
+		var e proto.Event
+		e.Parse(m.Data)
 		answers <- e
 	})
 	web.must(err)
-	request := Event{
-		ID: newEventID(), Type: typeHTTP, Category: categoryRequest, TTL: int64(time.Minute), HasContext: true, Context: Context{"lab", "prod", "hello-main", ""},
-		HasSource: true, Source: ComponentID{typeHTTPAdapter, "", "httpsrv", "debug", "replica002", "broker0001"}, Values: []entry{{"path", []byte(`"/prod/hello"`)}},
+	request := proto.Event{
+		ID: proto.NewID(), Type: typeHTTP, Category: proto.Request, TTL: int64(time.Minute), HasContext: true, Context: proto.Context{Platform: "lab", Environment: "prod", Deployment: "hello-main"},
+		HasSource: true, Source: proto.Component{Type: typeHTTPAdapter, Name: "httpsrv", Hash: "debug", ID: "replica002", BrokerID: "broker0001"}, Values: []proto.Entry{{Key: "path", Value: []byte(`"/prod/hello"`)}},
 	}
 	for _, c := range []struct{ deployment, want string }{{"hello-main", "200 0 from afar"}, {"none", `404 not found: AppDeployment "none" not found`}} {
 		request.Context.Deployment = c.deployment
-		web.must(nc.Publish("evt.cmp.hello.frontend.aaaaaaa", request.ID, request.append(nil, dialect4)))
+		web.must(nc.Publish("evt.cmp.hello.frontend.aaaaaaa", request.ID, request.Append(nil, proto.D4)))
 		e := <-answers
 		got := "200 " + string(e.Content)
-		if e.Type == typeError {
+		if e.Type == proto.TypeError {
 			got = errorOf(&e)
 		}
 		if got != c.want || e.ParentID != request.ID {
@@ -227,8 +228,8 @@ func TestCurrentSubjects(t *testing.T) {
 	web.until("nobody takes the subject any more", func() bool { return web.get("/prod/hello") == "502 component gone" })
 }
 
-func errorOrContent(e *Event) string {
-	if e.Type == typeError {
+func errorOrContent(e *proto.Event) string {
+	if e.Type == proto.TypeError {
 		return errorOf(e)
 	}
 	return string(e.Content)

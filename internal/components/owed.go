@@ -3,10 +3,10 @@ package components
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/grpc"
 )
 
@@ -32,7 +32,7 @@ const (
 
 // add notes a MatchedEvent that appendMatched wrote, and that was sent; what is no request it leaves out. msg may be kept.
 func (o *owed) add(msg []byte, at time.Time) {
-	head, id := requestHead(msg)
+	head, id := proto.RequestHead(msg)
 	if head == nil {
 		return
 	}
@@ -51,51 +51,9 @@ func (o *owed) add(msg []byte, at time.Time) {
 		o.all = map[string]debt{}
 	}
 	if len(msg) > 1<<10 {
-		head = bytes.Clone(head)
-		_, id = headOf(head)
+		head, id = bytes.Clone(head), strings.Clone(id)
 	}
-	o.all[id] = debt{head, at.Add(time.Duration(ttlOf(msg)))}
-}
-
-// requestHead is the head of a MatchedEvent that is a request, as far as its values, and its id.
-func requestHead(msg []byte) (head []byte, id string) {
-	event := eventOf(msg)
-	if event == nil {
-		return nil, ""
-	}
-	is, id := headOf(event)
-	if is == 0 {
-		return nil, ""
-	}
-	return event[:is], id
-}
-
-// headOf is how long the head of an Event is that is a request; 0 where it is none.
-func headOf(event []byte) (size int, id string) {
-	isRequest := false
-	for size < len(event) {
-		n, kind, tag := protowire.ConsumeTag(event[size:])
-		if tag < 0 || n > 10 {
-			break
-		}
-		value := protowire.ConsumeFieldValue(n, kind, event[size+tag:])
-		if value < 0 {
-			break
-		}
-		switch {
-		case n == 1 && kind == protowire.BytesType:
-			b, _ := protowire.ConsumeBytes(event[size+tag:])
-			id = text(b)
-		case n == 5 && kind == protowire.VarintType:
-			v, _ := protowire.ConsumeVarint(event[size+tag:])
-			isRequest = category(v) == categoryRequest
-		}
-		size += tag + value
-	}
-	if !isRequest || id == "" {
-		return 0, ""
-	}
-	return size, id
+	o.all[id] = debt{head, at.Add(time.Duration(proto.TTLOf(msg)))}
 }
 
 // takeOwed takes what the stream owes from it.
@@ -142,9 +100,9 @@ func (b *Broker) failOwed(s *stream) {
 	in := b.inlets.Get().(*inlet)
 	defer b.inlets.Put(in)
 	for _, d := range all {
-		var e Event
+		var e proto.Event
 		left := d.until.Sub(b.o.Now())
-		if _, err := e.parse(d.head); err != nil || left <= 0 {
+		if _, err := e.Parse(d.head); err != nil || left <= 0 {
 			continue
 		}
 		e.TTL = int64(left)
@@ -156,4 +114,4 @@ func (b *Broker) failOwed(s *stream) {
 // nobody wants to know what became of an event.
 type nobody struct{}
 
-func (nobody) answer(*Event, *Failure) {}
+func (nobody) answer(*proto.Event, *Failure) {}

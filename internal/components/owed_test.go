@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 // A replica whose stream ends leaves nobody waiting: a request that came in, one of another component, one that came by another broker.
@@ -19,7 +21,7 @@ func TestAStreamThatEndsBeforeItAnswers(t *testing.T) {
 		want string
 	}{
 		{here, func(b *standin) {
-			b.write(&Event{ID: newEventID(), Category: categoryResponse, Content: []byte(strings.Repeat("x", 2<<20))})
+			b.write(&proto.Event{ID: proto.NewID(), Category: proto.Response, Content: []byte(strings.Repeat("x", 2<<20))})
 		}, "200 502 component gone: received message larger than max"},
 		{here, func(b *standin) { b.stream.CloseSend() }, "200 502 component gone: its stream ended before it answered"},
 		{there, func(b *standin) { b.stream.CloseSend() }, "200 502 component gone: its stream ended before it answered"},
@@ -78,21 +80,21 @@ func TestAStreamInheritsWhatItsForerunnerOwed(t *testing.T) {
 func TestOwedIsBounded(t *testing.T) {
 	var o owed
 	at := time.Unix(1000, 0)
-	add := func(e Event, n int) {
+	add := func(e proto.Event, n int) {
 		for i := range n {
 			e.ID = fmt.Sprint(e.Category, e.TTL, "-", i)
-			o.add(appendMatched(nil, &e, 0, nil, dialect4), at)
+			o.add(proto.AppendMatched(nil, &e, 0, nil, proto.D4), at)
 		}
 	}
-	for _, c := range []category{0, categoryMessage, categoryResponse} {
-		add(Event{Category: c, TTL: int64(time.Minute)}, 1)
+	for _, c := range []proto.Category{0, proto.Message, proto.Response} {
+		add(proto.Event{Category: c, TTL: int64(time.Minute)}, 1)
 	}
 	if len(o.all) != 0 {
 		t.Errorf("%d are owed", len(o.all))
 	}
-	add(Event{Category: categoryRequest, TTL: 1}, fewOwed)
+	add(proto.Event{Category: proto.Request, TTL: 1}, fewOwed)
 	at = at.Add(time.Second)
-	add(Event{Category: categoryRequest, TTL: int64(time.Minute), Content: make([]byte, 2000)}, 10)
+	add(proto.Event{Category: proto.Request, TTL: int64(time.Minute), Content: make([]byte, 2000)}, 10)
 	if len(o.all) != 10 {
 		t.Errorf("%d are owed, want 10", len(o.all))
 	}
@@ -101,7 +103,7 @@ func TestOwedIsBounded(t *testing.T) {
 			t.Errorf("%q until %v: %q", id, d.until, d.head)
 		}
 	}
-	add(Event{Category: categoryRequest, TTL: int64(time.Hour)}, maxOwed)
+	add(proto.Event{Category: proto.Request, TTL: int64(time.Hour)}, maxOwed)
 	if len(o.all) != maxOwed {
 		t.Errorf("%d are owed, want %d", len(o.all), maxOwed)
 	}
