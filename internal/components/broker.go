@@ -29,6 +29,7 @@ type Options struct {
 	Verifiers     []Verifier    // how tokens that no identity of Objects lists are judged: the first that does not pass on decides
 	NATS          *nats.Conn    // to other brokers; nil: there are none. It is not closed here
 	Current       bool          // events go to other brokers by the subjects of today's brokers, which keep nothing; else by JetStream
+	Between       proto.Dialect // of values on their way to other brokers; those that come may have either
 	Hash          string        // of this build, for the broker's own name; empty is "fingerpost"
 	Log           *slog.Logger  // nil: no log
 	Now           func() time.Time

@@ -556,7 +556,7 @@ func (b *Broker) hasRows(e *proto.Event) bool {
 }
 
 func (o *others) publish(subject string, e *proto.Event) error {
-	return o.nc.Publish(subject, e.ID, e.Append(nil, proto.D4))
+	return o.nc.Publish(subject, e.ID, e.Append(nil, o.b.o.Between))
 }
 
 // Outlet finds the outlet of a subject. It is the broker's part of forwarder.Scheme.
@@ -595,6 +595,9 @@ func (s subject) Deliver(batch []*forwarder.Copy) (taken int, err error) {
 		event := proto.EventOf(data)
 		if _, err := e.Parse(event); err != nil {
 			return taken, forwarder.ErrGone
+		}
+		if s.o.b.o.Between != proto.D4 {
+			event = e.Append(nil, s.o.b.o.Between)
 		}
 		if err := s.publish(c, e.ID, event); err != nil {
 			return taken, forwarder.ErrGone

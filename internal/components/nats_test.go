@@ -163,7 +163,13 @@ func TestABrokerIsKilled(t *testing.T) {
 // With the subjects of today's brokers nothing is kept and nobody tells of its groups: events go to whoever takes the subject of theirs, which may be a broker of
 // another kind; where nobody does that is told at once.
 func TestCurrentSubjects(t *testing.T) {
-	list := together(t, 2, Options{TTL: time.Minute, Current: true})
+	for d, name := range map[proto.Dialect]string{proto.D4: "D4", proto.D3: "D3"} {
+		t.Run(name, func(t *testing.T) { takesPart(t, d) })
+	}
+}
+
+func takesPart(t *testing.T, d proto.Dialect) {
+	list := together(t, 2, Options{TTL: time.Minute, Current: true, Between: d})
 	web, one := list[0], list[1]
 	nc := web.b.o.NATS
 	if got := web.get("/prod/hello"); got != "502 component gone" {
@@ -171,22 +177,24 @@ func TestCurrentSubjects(t *testing.T) {
 	}
 	f := one.connect(frontend)
 	f.handler = func(r *received) {
-		answer := f.request(f.child(&r.Event, "backend"))
-		f.respond(r, 200, fmt.Sprintf("%d %s", r.route, errorOrContent(answer)), nil)
+		e := f.child(&r.Event, "backend")
+		e.Values = []proto.Entry{{Key: "who", Value: []byte(`"frontend"`)}}
+		f.respond(r, 200, fmt.Sprintf("%d %s", r.route, errorOrContent(f.request(e))), nil)
 	}
 	web.until("the frontend's broker takes its events", func() bool { return web.get("/prod/hello") == "200 0 502 component gone" })
 
 	// A broker of another kind has the backend.
 	sub, err := nc.Subscribe("evt.cmp.hello.backend.bbbbbbb", "hello-backend-bbbbbbb", func(m *nats.Message) {
 		var e proto.Event
-		if _, err := e.Parse(m.Data); err != nil || m.Header("ce_id") != e.ID || e.Source.BrokerID != one.b.id.ID || e.Target.ID != "" {
+		seen, err := e.Parse(m.Data)
+		if err != nil || seen.D3 && d != proto.D3 || seen.D4 && d != proto.D4 || seen == (proto.Dialects{}) || m.Header("ce_id") != e.ID || e.Source.BrokerID != one.b.id.ID || e.Target.ID != "" {
 			t.Errorf("%+v %v, header %s", e, err, m.Header("ce_id"))
 		}
 		answer := proto.Event{
 			ID: proto.NewID(), ParentID: e.ID, Type: e.Type, Category: proto.Response, TTL: e.TTL, HasContext: true, Context: e.Context, HasTarget: true, Target: e.Source,
 			HasSource: true, Source: proto.Component{Type: typeKubeFox, App: "hello", Name: "backend", Hash: "bbbbbbbbbbbb", ID: "replica001", BrokerID: "broker0001"}, Content: []byte("from afar"),
 		}
-		if err := nc.Publish("evt.brk."+e.Source.BrokerID, answer.ID, answer.Append(nil, proto.D4)); err != nil {
+		if err := nc.Publish("evt.brk."+e.Source.BrokerID, answer.ID, answer.Append(nil, d)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -210,7 +218,7 @@ func TestCurrentSubjects(t *testing.T) {
 	}
 	for _, c := range []struct{ deployment, want string }{{"hello-main", "200 0 from afar"}, {"none", `404 not found: AppDeployment "none" not found`}} {
 		request.Context.Deployment = c.deployment
-		web.must(nc.Publish("evt.cmp.hello.frontend.aaaaaaa", request.ID, request.Append(nil, proto.D4)))
+		web.must(nc.Publish("evt.cmp.hello.frontend.aaaaaaa", request.ID, request.Append(nil, d)))
 		e := <-answers
 		got := "200 " + string(e.Content)
 		if e.Type == proto.TypeError {
