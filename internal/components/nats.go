@@ -51,6 +51,7 @@ type others struct {
 
 	mu     sync.Mutex // guards what follows; never held while NATS or the table is asked
 	groups map[string]*group
+	begun  bool                 // the stream was there once: groups are taken as they come
 	seen   map[string]time.Time // brokers, and when they said something last
 }
 
@@ -162,6 +163,7 @@ func (o *others) watch(ctx context.Context, bucket *nats.Bucket, changed func(ke
 func (o *others) takeAll() {
 	var stop []*nats.Subscription
 	o.mu.Lock()
+	o.begun = true
 	for _, g := range o.groups {
 		if g.sub != nil {
 			stop = append(stop, g.sub)
@@ -366,7 +368,7 @@ func (o *others) noteRegistration(_ string, value []byte) {
 	}
 }
 
-// join notes a replica here, and what it registered; the first of a group begins to take the group's events.
+// join notes a replica here, and what it registered; the first of a group begins to take the group's events, where NATS was there already.
 func (o *others) join(id proto.Component, def *Component) {
 	id.ID = ""
 	o.mu.Lock()
@@ -379,10 +381,10 @@ func (o *others) join(id proto.Component, def *Component) {
 	if g.def == nil || !sameDefinition(g.def, def) {
 		g.def, g.told = def, time.Time{}
 	}
-	first := g.replicas == 1
+	take := g.replicas == 1 && (o.begun || o.b.o.Current)
 	o.mu.Unlock()
 	o.poke()
-	if first {
+	if take {
 		o.b.start(func() { o.take(g) })
 	}
 }

@@ -14,8 +14,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxPayload is the largest message: 1.5 times the largest event, with room.
-const maxPayload = 8 << 20
+// Bounds of the largest message that a server of one's own takes: more than the most it does not.
+const (
+	leastMessage = 8 << 20
+	mostMessage  = 64 << 20
+)
 
 // Options say which NATS. The zero value is a server in this process that keeps nothing.
 type Options struct {
@@ -34,6 +37,8 @@ type Options struct {
 	TLS *tls.Config
 
 	Cluster Cluster // of a server in this process
+
+	MaxMessage int // bytes of the largest message of a server in this process; 8 MiB at least, 64 MiB at most
 
 	// Replicas is how many servers keep each stream and bucket; 0 is 1, and 3 in a cluster with routes to two others or more.
 	Replicas int
@@ -125,6 +130,12 @@ func Open(o Options) (*Conn, error) {
 // options are those of the connection.
 func (o *Options) options(c *Conn) ([]nats.Option, error) {
 	log, said := o.Log, ""
+	server := func(nc *nats.Conn) string {
+		if isEmbedded(o.URL) {
+			return "in this process"
+		}
+		return nc.ConnectedUrlRedacted()
+	}
 	list := []nats.Option{
 		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.Timeout(5 * time.Second), nats.PingInterval(5 * time.Second),
 		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
@@ -134,8 +145,8 @@ func (o *Options) options(c *Conn) ([]nats.Option, error) {
 				log.Warn("nats: disconnected", "error", err)
 			}
 		}),
-		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("nats: connected", "server", nc.ConnectedUrlRedacted()) }),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("nats: connected again", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("nats: connected", "server", server(nc)) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("nats: connected again", "server", server(nc)) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // called in one goroutine
 			if text := err.Error(); text != said {
 				said = text
