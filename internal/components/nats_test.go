@@ -261,26 +261,3 @@ func TestNATSIsAway(t *testing.T) {
 		})
 	}
 }
-
-// An event of the largest size crosses, whatever that is, and back.
-func TestLargestEventsCross(t *testing.T) {
-	const most = 12 << 20
-	var list []*testBroker
-	url := "embedded://127.0.0.1:0"
-	for i := range 2 {
-		nc, err := nats.Open(nats.Options{URL: url, Name: fmt.Sprint("b", i), MaxMessage: most * 3 / 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		url = nc.URL()
-		list = append(list, startBroker(t, Options{NATS: nc, MaxEvent: most, TTL: time.Minute}))
-	}
-	f := list[1].connect(frontend)
-	f.handler = func(r *received) { f.respond(r, 200, string(r.Content), nil) }
-	list[0].knows("hello/frontend@aaaaaaa", 1)
-	text := strings.Repeat("x", most)
-	if code, body, _ := list[0].do("POST", "/prod/hello", text); code != 200 || body != text {
-		t.Errorf("got %d, %d bytes", code, len(body))
-	}
-}

@@ -195,3 +195,31 @@ func TestPost(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// A server of one's own takes and keeps messages of the largest size that is asked for.
+func TestLargestMessage(t *testing.T) {
+	const most = 10 << 20
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c := open(t, Options{Name: "a", MaxMessage: most})
+	if err := c.EnsureStream(ctx, Stream{Name: "S", Subjects: []string{"s.>"}, MaxAge: time.Hour, MaxBytes: 4 * most}); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan int, 1)
+	sub, err := c.Consume(ctx, "S", "g", "s.a", time.Hour, func(m *Message) { got <- len(m.Data); m.Done(true) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Stop()
+	if err := c.Publish("s.a", "1", make([]byte, most-1000)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case n := <-got:
+		if n != most-1000 {
+			t.Errorf("got %d bytes", n)
+		}
+	case <-ctx.Done():
+		t.Error("the message does not come")
+	}
+}
