@@ -49,6 +49,7 @@ type conn struct {
 	warmth         int           // of nothing: what warm reads has to go somewhere
 	streams        []*stream     // that come in
 	room           chan struct{} // one of them may have gone on; nil before there was one
+	lying          *inlink       // whose message has come in part, which lies in the reader's buffer
 
 	ahead atomic.Bool // one of them is too far ahead of its copies, perhaps
 
@@ -98,6 +99,7 @@ type inlink struct {
 
 	used    int         // messages taken and not yet done with
 	size    int         // of the link's messages, a running mean; 0 none has come
+	lies    []byte      // the first part of a message, in the reader's buffer; nil but for conn.lying
 	parts   []byte      // of a message that comes in several frames
 	stream  *stream     // of a large message that comes in
 	frame   int         // bytes of the largest frame of one in several frames
@@ -205,11 +207,9 @@ func (c *conn) Transfer(d *engine.InDelivery, payload []byte, last bool) {
 	case d.First && last:
 		c.message(l, d, payload, false, nil)
 	case d.First:
-		l.parts = bigBuffer(2 * len(payload))
-		l.stream = nil
-		c.part(l, d, payload, false)
+		c.firstPart(l, d, payload)
 	default:
-		c.part(l, d, payload, last)
+		c.nextPart(l, d, payload, last)
 	}
 }
 
@@ -418,6 +418,7 @@ func (c *conn) TakeWork() amqp.Work {
 
 // BeforeFlush writes the rows of links that came or went, adds what was counted to the rows, and gives new credit to the links that have room.
 func (c *conn) BeforeFlush() {
+	c.pickUp()
 	if len(c.rows) > 0 {
 		c.writeRows()
 	}
@@ -507,7 +508,7 @@ func (l *inlink) grant() {
 // Aborted throws away what had come of a message.
 func (c *conn) Aborted(d *engine.InDelivery) {
 	l := d.Link().Context.(*inlink)
-	l.parts = nil
+	l.dropParts()
 	if l.stream != nil {
 		l.stream.abort()
 	}
