@@ -26,6 +26,7 @@ type node struct {
 	forwarder *forwarder.Node
 	session   *amqp.Session
 	url       string
+	address   string // of its AMQP listener
 }
 
 func startNode(t *testing.T) *node {
@@ -40,6 +41,7 @@ func startNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.address = address.String()
 	web := httptest.NewServer(n.events.Handler())
 	n.url = "ws" + strings.TrimPrefix(web.URL, "http")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

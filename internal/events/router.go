@@ -104,6 +104,7 @@ type Router struct {
 	conns     map[string]*conn    // those that have, by key
 	joined    uint64              // counts comings and goings of conns: plans from before are made anew
 	records   map[string]*record  // by key
+	points    points
 	unrouted  tally
 	shareable map[string]bool
 	origins   []string // routers whose events came here, by number; this one is 0. What is in it does not change
@@ -129,6 +130,7 @@ func New(core *admin.Core, o Options) *Router {
 		open: map[*conn]struct{}{}, conns: map[string]*conn{}, records: map[string]*record{}, shareable: map[string]bool{},
 		kinds:   [2]map[string]*kind{{}, {}},
 		ring:    ring{window: int64(o.Window), max: o.WindowBytes},
+		points:  points{window: int64(o.Window)},
 		demands: make(chan struct{}, 1), dialer: websocket.Dial, ownSeq: uint64(time.Now().UnixMicro()), // numbers rise over a restart too
 		origins: []string{o.ID}, seen: []*seen{nil},
 	}

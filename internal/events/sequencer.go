@@ -343,14 +343,11 @@ func (r *Router) withdraw(c *conn) {
 	}
 }
 
-// restartPoint gives where a component goes on that asks for "restart": 0 is the whole window. Called without the lock.
-func (r *Router) restartPoint(c *conn) int64 {
+// restartPoint gives where somebody goes on that asks for "restart": 0 is the whole window. Called without the lock.
+func (r *Router) restartPoint(who string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec := c.record; rec.restart != 0 && rec.restartUntil >= r.now() {
-		return rec.restart
-	}
-	return 0
+	return r.points.at(who, r.now())
 }
 
 // Unrouted is a type of events that nobody had subscribed to when the last came.
