@@ -140,7 +140,7 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 	}
 	for _, cp := range copies {
 		cp.line, cp.state = ln, copyQueued
-		if ln.follower != nil && cp.isOrdered() {
+		if ln.tells() && cp.mayNotMiss() {
 			cp.expires = cp.lastsUntil()
 		}
 		if ln.mustWait(cp) {
@@ -206,7 +206,7 @@ func (ln *line) publish() (wake []*inlink) {
 // enqueue puts a copy in the line; one that the line does not take is added to back, with its outcome.
 func (ln *line) enqueue(cp *Copy, back []*Copy) []*Copy {
 	if !ln.hasPlace(cp) {
-		if ln.follower != nil && cp.isOrdered() && !cp.hasAlternative() {
+		if ln.tells() && cp.mayNotMiss() && !cp.hasAlternative() {
 			ln.fallBehind()
 		}
 		ln.busy.Add(-1)

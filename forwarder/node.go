@@ -160,7 +160,8 @@ type Node struct {
 	hopCounts map[string]*hopCount // by name
 	otherHops hopCount
 
-	lost lostTally
+	lost    lostTally
+	lacking missedTally
 }
 
 // New makes a node on a table whose commands go through core. Stop ends it.
@@ -366,6 +367,7 @@ func (n *Node) tick(at int64) {
 		p.tick(at)
 	}
 	n.rows.sweep(n.table)
+	n.tellMissed()
 	n.shared.sweep(n, at)
 }
 

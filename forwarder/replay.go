@@ -177,8 +177,14 @@ func (ln *line) sendReplayed(b []byte) bool {
 	return sent != engine.Refused
 }
 
-// isOrdered tells whether the copy has a place in an order: what a receiver of that order misses, it has to be told of.
+// isOrdered tells whether the copy has a place in an order.
 func (c *Copy) isOrdered() bool { return c.in.link != nil && c.in.link.inside != "" }
+
+// mayNotMiss tells whether its hop has to be told where it misses the copy: an optional row's may.
+func (c *Copy) mayNotMiss() bool { return c.isOrdered() && !c.planned().optional }
+
+// tells tells whether the line is that of a receiver that a client attached, which can be told: whichever row leads there, and whatever its address.
+func (ln *line) tells() bool { return ln.dialled == nil && ln.node == "" }
 
 // lastsUntil is when the life of an ordered copy is over: it waits for as long as there is room.
 func (c *Copy) lastsUntil() int64 {
@@ -210,8 +216,9 @@ func (ln *line) detachBehind() {
 	}
 	ln.n.count.behind.Add(1)
 	ln.n.log.Warn("a receiver is detached: too many events wait for it", "address", r.address, "origin", r.origin(), "events", ln.queue.n, "bytes", ln.bytes)
-	ln.l.Detach(&engine.LinkError{
-		Condition: wire.CondResourceLimitExceeded,
-		Text:      "too many events wait: attach again, with " + fromTime + ` "restart", or the time of the last event that came`,
-	})
+	text := "too many events wait: attach again, with " + fromTime + ` "restart", or the time of the last event that came`
+	if ln.follower == nil {
+		text = "too many events wait: attach again; what was missed is at event:req/TYPE, with " + fromTime + ", the time of the last event that came"
+	}
+	ln.l.Detach(&engine.LinkError{Condition: wire.CondResourceLimitExceeded, Text: text})
 }

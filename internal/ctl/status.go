@@ -21,7 +21,7 @@ refused handlerGone (there was one) and notWired; loops; problems (rows that can
 were dropped, by reason: droppedBusy, droppedGone, droppedLate, droppedRefused. Of events: events (taken), eventCopies (queued for components
 and routers), eventsKept and eventBytesKept (for replay), eventsEvicted (their window was over), eventsForgotten (for want of memory);
 components and eventLinks (connected), componentsSlowed and componentsDisconnected (by the limits of what waits); behind (receivers
-detached for that) and replayed (events that receivers got again). What $management does is in none of these: management
+detached for that), eventsMissed (by hops, which cannot be told) and replayed (events that receivers got again). What $management does is in none of these: management
 (requests), managementAnswers and managementUnanswered. Uptime is in seconds.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return r.status(c.Context()) },

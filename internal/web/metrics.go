@@ -231,6 +231,7 @@ var (
 		"aborted":              {"streams_aborted_total", "Of these, those that their sender took back, or did not send to the end.", prometheus.CounterValue, nil},
 		"stalled":              {"streams_stalled_total", "Copies of these that were ended because their receiver took nothing.", prometheus.CounterValue, nil},
 		"behind":               {"receivers_behind_total", "Receivers that were detached because too many events waited for them.", prometheus.CounterValue, nil},
+		"eventsMissed":         {"events_missed_total", "Copies of events that did not reach a hop that a row leads them to, because it takes too few or is away.", prometheus.CounterValue, nil},
 		"replayed":             {"messages_replayed_total", "Events that receivers got again.", prometheus.CounterValue, nil},
 		"connectionsRefused":   {"connections_refused_total", "Connections of clients that were refused because there were too many, of all or of one host.", prometheus.CounterValue, nil},
 		"handshakesFailed":     {"handshakes_failed_total", "Connections that ended in the TLS handshake.", prometheus.CounterValue, nil},
