@@ -11,6 +11,7 @@ import (
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // Connection is a connection that is open, for people.
@@ -177,6 +178,15 @@ func (ln *line) name() string {
 		}
 	}
 	return "a receiver"
+}
+
+// HopName is what Hops calls the peer that a row's address leads to; empty where it is none that is dialled.
+func HopName(address string) string {
+	h, err := routetable.ParseHop(address)
+	if err != nil || h.Scheme != "amqp" && h.Scheme != "amqps" {
+		return ""
+	}
+	return endpointText(h)
 }
 
 // Hops gives the peers that the node keeps, by name.

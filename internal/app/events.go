@@ -313,7 +313,11 @@ func (e Events) shown() any {
 // topology is what the pages of the HTTP listener look at.
 func (a *App) topology() *web.Topology {
 	shown := a.config.Events.Topology
-	return &web.Topology{
+	t := &web.Topology{
 		Name: a.node.Name(), ID: a.node.ID(), Version: Version, Table: a.table, Node: a.node, Events: a.events, Relay: a.relay, Mesh: a.mesh, Hidden: shown != nil && !*shown,
 	}
+	if a.components != nil {
+		t.Broker = a.components.Broker
+	}
+	return t
 }

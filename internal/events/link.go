@@ -595,6 +595,9 @@ func (r *Router) Shareable() []string {
 	return slices.Sorted(maps.Keys(r.shareable))
 }
 
+// Stall is how long a send may take before it is shown.
+func (r *Router) Stall() time.Duration { return r.o.Stall }
+
 // Window tells how many events are kept for replay, and in how many bytes.
 func (r *Router) Window() (events, bytes int) {
 	r.mu.Lock()
