@@ -49,6 +49,9 @@ const (
 	redialMost   = 5 * time.Second
 )
 
+// LeastLinkWindow is how long events have to be kept where routers are linked, so that a link that breaks, and is dialled again, loses none.
+const LeastLinkWindow = 2 * redialMost
+
 // LinkHandler takes routers at /router/link.
 func (r *Router) LinkHandler() http.Handler {
 	gate := websocket.Gate{Speaks: "edri.v1 between routers", Origins: []string{}}
@@ -231,6 +234,9 @@ func (c *conn) joinLink() error {
 	r.links.Add(1)
 	c.link.linked = true
 	c.log.Info("a router is linked", "remote", c.remote)
+	if r.o.Window < LeastLinkWindow {
+		c.log.Warn("events are kept for less time than the link may be away, and may be lost then", "window", r.o.Window, "least", LeastLinkWindow)
+	}
 	r.tellDemands(c, &c.dirty)
 	c.tellMarkers()
 	return nil
