@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -324,4 +325,40 @@ func TestAHopPastTheHardLimit(t *testing.T) {
 	if len(got) != 1 || got[0].Hop != hop || got[0].Count != 101 || n.forwarder.Counters()["eventsMissed"] != 101 {
 		t.Errorf("missed: %v, %d", got, n.forwarder.Counters()["eventsMissed"])
 	}
+}
+
+// E-14: whoever subscribes clears the entry, a receiver and an operator as well; one who only looks on does not.
+func TestE14ARowClearsWhatWasUnrouted(t *testing.T) {
+	n := startNode(t)
+	c := n.component(`{"op":"hello","name":"C"}`)
+	unrouted := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, u := range n.events.Unrouted() {
+			got = append(got, u.Type)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("unrouted: got %q, want %q", got, want)
+		}
+	}
+	for _, typ := range []string{"Queue", "Received", "Replayed", "Row", "Tap"} {
+		say(c, fmt.Sprintf(`{"op":"event","ref":1,"id":"1","type":"%s"}`, typ))
+		n.read(c)
+	}
+	unrouted("Queue", "Received", "Replayed", "Row", "Tap")
+	n.receiver("event:req/Received")
+	n.mustFrom("event:req/Replayed", "now")
+	if _, err := n.session.NewReceiver(t.Context(), "event:req/Queue", &amqp.ReceiverOptions{SourceCapabilities: []string{"queue"}}); err != nil {
+		t.Fatal(err)
+	}
+	unrouted("Row", "Tap")
+	if _, err := n.table.Add("event:req/R*", "null"); err != nil {
+		t.Fatal(err)
+	}
+	tap := routetable.NewRoute("event:req/Tap", "event:req/Received")
+	tap.Optional = true
+	if _, err := n.table.Apply(routetable.Op{Verb: routetable.VerbAdd, Route: tap, Columns: routetable.ColOptional}); err != nil {
+		t.Fatal(err)
+	}
+	unrouted("Tap")
 }

@@ -212,6 +212,7 @@ func (r *Router) sweep(now int64) {
 	r.countAll()
 	r.ring.evict(now)
 	r.points.forget(now)
+	r.clearUnrouted()
 	for _, s := range r.seen[1:] {
 		s.forget(now - 2*r.ring.window) // longer than what is sent again can be
 	}

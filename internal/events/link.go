@@ -295,9 +295,10 @@ func (r *Router) tellAllDemands() {
 func (r *Router) tellDemands(to *conn, d *dirty) {
 	wants := [2]map[string][]string{{}, {}}
 	paths := map[string][]string{}
+	s := r.table.Snapshot()
 	for t := range r.shareable {
 		for dir := range wants {
-			if r.wantedHere(t, dir == 1) {
+			if r.leads(s, addressOf(t, dir == 1)) {
 				wants[dir][t] = append(wants[dir][t], r.o.ID)
 			}
 		}
@@ -336,20 +337,6 @@ func (r *Router) tellDemands(to *conn, d *dirty) {
 	}
 	to.link.told = b
 	to.say(d, func(out []byte) []byte { return append(out, b...) })
-}
-
-// wantedHere tells whether a row leads a kind of event to anything but links and the ring. Called under the lock.
-func (r *Router) wantedHere(typ string, response bool) bool {
-	r.groups = r.table.Snapshot().LookupInto(r.groups[:0], addressOf(typ, response), nil)
-	for i := range r.groups {
-		for j := range r.groups[i].Matches {
-			m := &r.groups[i].Matches[j]
-			if m.Problem == "" && !m.Route.Optional && !isLink(m.Hop) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func isLink(h *routetable.Hop) bool {

@@ -365,7 +365,10 @@ type Unrouted struct {
 const maxUnrouted = 1000
 
 // tally counts events that nobody wanted, by address.
-type tally struct{ of map[string]*Unrouted }
+type tally struct {
+	of         map[string]*Unrouted
+	generation uint64 // of the table, at which none of them had a row
+}
 
 // dropped counts an event that had no row. Called under the lock.
 func (r *Router) dropped(k *kind, at int64) {
@@ -398,11 +401,40 @@ func (t *tally) add(address string, u *Unrouted) {
 	t.of[address] = u
 }
 
+// clearUnrouted forgets what there is a row for now, whoever made it: a receiver, an operator. Called under the lock.
+func (r *Router) clearUnrouted() {
+	s := r.table.Snapshot()
+	if r.unrouted.generation == s.Generation() {
+		return
+	}
+	r.unrouted.generation = s.Generation()
+	for address := range r.unrouted.of {
+		if r.leads(s, address) {
+			delete(r.unrouted.of, address)
+		}
+	}
+}
+
+// leads tells whether a row leads an address to anything but links and the ring. Called under the lock.
+func (r *Router) leads(s *routetable.Snapshot, address string) bool {
+	r.groups = s.LookupInto(r.groups[:0], address, nil)
+	for i := range r.groups {
+		for j := range r.groups[i].Matches {
+			m := &r.groups[i].Matches[j]
+			if m.Problem == "" && !m.Route.Optional && !isLink(m.Hop) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (t *tally) clear(typ string, response bool) { delete(t.of, addressOf(typ, response)) }
 
 // Unrouted gives what nobody has subscribed to, the latest first.
 func (r *Router) Unrouted() []Unrouted {
 	r.mu.Lock()
+	r.clearUnrouted()
 	all := make([]Unrouted, 0, len(r.unrouted.of))
 	for _, u := range r.unrouted.of {
 		all = append(all, *u)
