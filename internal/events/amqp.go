@@ -261,23 +261,17 @@ func (s nameScheme) Replay(name, who, from string, begin func(forwarder.Replay))
 	defer r.mu.Unlock()
 	r.keepEvents()
 	r.unrouted.clear(typ, response)
-	k := r.kinds[direction(response)][typ]
-	if k == nil {
-		begin(nil)
-		return
-	}
-	v := r.ring.view(k, at, max(r.now(), r.last))
+	v := r.replayOf(typ, response, at)
 	if len(v.places) == 0 {
 		begin(nil)
 		return
 	}
-	begin(&linkReplay{v: v, k: k})
+	begin(&linkReplay{v: v})
 }
 
 // linkReplay makes AMQP messages of the events of a view.
 type linkReplay struct {
 	v     view
-	k     *kind // its words only, which do not change
 	stamp stamp
 	body  []byte
 }
@@ -293,9 +287,10 @@ func (p *linkReplay) Append(dst []byte) []byte {
 		return dst
 	}
 	e := p.v.at(0)
-	b := append(p.stamp.append(append(p.body[:0], p.k.bodyHead...), e.at), `",`...)
+	k := p.v.of(e)
+	b := append(p.stamp.append(append(p.body[:0], k.bodyHead...), e.at), `",`...)
 	p.body = append(append(b, e.body...), `,"replay":true}`...)
-	return appendMessage(dst, p.k, idOf(e.body), &p.stamp, e.at, p.body)
+	return appendMessage(dst, k, idOf(e.body), &p.stamp, e.at, p.body)
 }
 
 // idOf gives the id of an event, by what the ring keeps of it.

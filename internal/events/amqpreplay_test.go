@@ -362,3 +362,34 @@ func TestE14ARowClearsWhatWasUnrouted(t *testing.T) {
 	}
 	unrouted("Tap")
 }
+
+// What rows lead on to a name is in its replay, too, in its place: who comes back misses nothing of it.
+func TestAReplayOfWhatRowsLeadOn(t *testing.T) {
+	n := startNode(t)
+	for pattern, address := range map[string]string{"event:req/A": "event:req/B", "event:req/C": "route:on", "on": "event:req/B", "event:req/D": "event:res/B"} {
+		if _, err := n.table.Add(pattern, address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := n.component(`{"op":"hello","name":"C"}`)
+	for i, typ := range []string{"A", "B", "C", "D", "A"} {
+		say(c, fmt.Sprintf(`{"op":"event","ref":1,"id":"%d","type":"%s"}`, i, typ))
+		n.read(c)
+	}
+	r := n.mustFrom("event:req/B", "")
+	say(c, `{"op":"event","ref":1,"id":"5","type":"C"}`)
+	n.read(c)
+	n.wants(r, "0* 1* 2* 4* 5")
+	say(c, `{"op":"subscribe","ref":2,"type":"B","direction":"request"}`)
+	if got := n.read(c); !strings.Contains(got, `"replaying":5`) {
+		t.Errorf("got %s", got)
+	}
+	for _, want := range []string{`"type":"A","direction":"request"`, `"id":"1"`, `"type":"C"`, `"id":"4"`, `"id":"5"`} {
+		if got := n.read(c); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if m := n.receive(n.mustFrom("event:req/B", "")); *m.Properties.To != "event:req/A" || !strings.Contains(string(m.GetData()), `"type":"A"`) {
+		t.Errorf("got %s to %s", m.GetData(), *m.Properties.To)
+	}
+}

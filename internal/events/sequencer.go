@@ -149,6 +149,7 @@ func (r *Router) kindOf(e *event) *kind {
 
 func (r *Router) forgetKind(k *kind) {
 	r.count(&k.plan)
+	delete(r.leading, k)
 	delete(r.kinds[direction(k.response)], k.typ)
 }
 
@@ -171,6 +172,11 @@ func (r *Router) planOf(k *kind) *plan {
 	r.groups = s.LookupInto(r.groups[:0], k.address, nil)
 	for i := range r.groups {
 		r.planGroup(p, s, &r.groups[i], 1)
+	}
+	if p.brief && p.keep {
+		r.leading[k] = struct{}{}
+	} else {
+		delete(r.leading, k)
 	}
 	return p
 }
@@ -308,13 +314,47 @@ func (r *Router) subscribe(c *conn, list []asked, d *dirty) {
 			continue
 		}
 		r.unrouted.clear(a.typ, a.response)
-		var v view
-		if k := r.kinds[direction(a.response)][a.typ]; k != nil {
-			v = r.ring.view(k, a.from, max(r.now(), r.last))
-			v.origins = r.origins
-		}
-		c.subscribed(a.ref, v, d)
+		c.subscribed(a.ref, r.replayOf(a.typ, a.response, a.from), d)
 	}
+}
+
+// replayOf gives what came to a name from a time on: of its kind, and of those that rows lead on to it. Called under the lock.
+func (r *Router) replayOf(typ string, response bool, from int64) (v view) {
+	now := max(r.now(), r.last)
+	k := r.kinds[direction(response)][typ]
+	if k != nil {
+		v = r.ring.view(k, from, now)
+	}
+	s := r.table.Snapshot()
+	for other := range r.leading {
+		if other != k && leadsOn(s, s.LookupInto(nil, other.address, nil), addressOf(typ, response), 1) {
+			v = v.merge(r.ring.view(other, from, now))
+		}
+	}
+	v.origins = r.origins
+	return v
+}
+
+// leadsOn tells whether all that groups of rows get comes to a name of events, too.
+func leadsOn(s *routetable.Snapshot, groups []routetable.Group, name string, depth int) bool {
+	for i := range groups {
+		if groups[i].Pick != routetable.PickAll {
+			continue
+		}
+		for j := range groups[i].Matches {
+			m := &groups[i].Matches[j]
+			if m.Problem != "" || !m.Hop.IsName() {
+				continue
+			}
+			if m.Hop.Scheme == "event" && "event:"+m.Hop.Name == name {
+				return true
+			}
+			if depth < routetable.MaxDepth && leadsOn(s, s.Inner(nil, m.Hop, nil), name, depth+1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unsubscribe takes the row back, and has the component told.
