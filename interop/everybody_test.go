@@ -92,6 +92,9 @@ func TestThePagesTellOfEverybody(t *testing.T) {
 		m := newManager(t, page, name)
 		m.Request("Order", func(context.Context, *events.Event) (*events.Response, error) { return nil, nil })
 		runManager(t, m)
+		if _, err := m.Put(t.Context(), &events.Event{ID: name, Type: "Lost"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got := start(t, "components in Node", nodeProgram, filepath.Join(clients, "components", "hello.mjs"), ready["grpc"]).line(); got != "connected" {
 		t.Fatalf("components: %q", got)
@@ -107,6 +110,12 @@ func TestThePagesTellOfEverybody(t *testing.T) {
 	client(t, rhea, "recv", "--url", r.url(), "--address", "event:req/Order").expect("attached")
 	r.ctl(t, "add", "event:req/Order", "route:nobody")
 	r.ctl(t, "add", "event:req/Order", "topic:news/orders")
+
+	for verb, want := range map[string]string{"unrouted": "2 event:req/Lost not wired", "status": "eventsUnrouted 2"} {
+		if got := strings.Join(strings.Fields(r.ctl(t, verb)), " "); !strings.Contains(got, want) {
+			t.Errorf("%s tells %s", verb, got)
+		}
+	}
 
 	var v everybody
 	eventually(t, "the other router is linked", func() bool {

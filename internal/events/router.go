@@ -97,6 +97,7 @@ type Router struct {
 	mu        sync.Mutex // the sequencer: an event is stamped, kept, looked up and queued under it, and a subscription made
 	last      int64      // the last stamp
 	taken     uint64     // events
+	nowhere   uint64     // events that nobody had subscribed to
 	copies    uint64     // queued for components and routers; what the node sends on is the node's
 	ring      ring
 	kinds     [2]map[string]*kind // requests and responses that are in the ring, by type

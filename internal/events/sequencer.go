@@ -398,6 +398,10 @@ type Unrouted struct {
 	Drops     uint64 `json:"drops"`
 	LastDrop  string `json:"lastDrop"`
 
+	Address string    `json:"-"` // event:req/TYPE, event:res/TYPE
+	First   time.Time `json:"-"`
+	Last    time.Time `json:"-"`
+
 	last int64
 }
 
@@ -412,6 +416,7 @@ type tally struct {
 
 // dropped counts an event that had no row. Called under the lock.
 func (r *Router) dropped(k *kind, at int64) {
+	r.nowhere++
 	state := "NOT WIRED"
 	if _, ok := r.table.Snapshot().Emptied(k.address); ok {
 		state = "HANDLER GONE"
@@ -422,7 +427,7 @@ func (r *Router) dropped(k *kind, at int64) {
 		return
 	}
 	r.log.Info("an event without a subscriber was dropped", "type", k.typ, "direction", directionOf(k.response), "state", state)
-	r.unrouted.add(k.address, &Unrouted{Type: k.typ, Direction: directionOf(k.response), State: state, Drops: 1, last: at})
+	r.unrouted.add(k.address, &Unrouted{Type: k.typ, Direction: directionOf(k.response), State: state, Drops: 1, Address: k.address, First: time.Unix(0, at), last: at})
 }
 
 func (t *tally) add(address string, u *Unrouted) {
@@ -487,6 +492,7 @@ func (r *Router) Unrouted() []Unrouted {
 		return strings.Compare(a.Type, b.Type)
 	})
 	for i := range all {
+		all[i].Last = time.Unix(0, all[i].last)
 		all[i].LastDrop = strings.Trim(string(appendTime(nil, all[i].last)), `"`)
 	}
 	return all
