@@ -42,7 +42,18 @@ func notMeasured(what, why string) line {
 // atMost judges the median against the goal.
 func (l line) atMost(goal float64) line {
 	l.Goal = "≤ " + format(goal, l.Unit)
-	l.Verdict = verdict(l.Value <= goal)
+	l.Verdict = verdict(l.Value <= goal || l.Unit == allocs && l.Value < goal+0.005)
+	return l
+}
+
+// atMostHere judges the median against the goal for a machine on which the yardstick took as long as it takes here.
+func (l line) atMostHere(goal float64, y yardstick, took []float64) line {
+	here := goal * max(1, median(took)/y.there)
+	l.Goal = "≤ " + format(goal, l.Unit)
+	if here > goal {
+		l.Goal += ", here " + format(here, l.Unit)
+	}
+	l.Verdict = verdict(l.Value <= here)
 	return l
 }
 

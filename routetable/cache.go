@@ -137,6 +137,12 @@ func (s *Snapshot) decode(rec record, key uint64) *Route {
 		w.pattern = pattern{text: w.Pattern, lits: w.lit[:], isPlain: true}
 		return w.finish(key, ok)
 	case strings.HasPrefix(rec.pattern(), globPrefix):
+		if isStars(rec.pattern()) {
+			w := &wildRow{}
+			if ok := w.read(rec); w.pattern.compileStars(&w.room, w.Pattern) {
+				return w.finish(key, ok)
+			}
+		}
 		w := &globRow{}
 		ok := w.read(rec) && w.pattern.compileGlob(&w.room, w.Pattern) == nil
 		return w.finish(key, ok)
@@ -344,7 +350,7 @@ func (c *recentChanges) touches(from, to uint64, addr string, hash uint64) bool 
 	if from < c.start || to < from {
 		return true
 	}
-	list, g := c.list, -1
+	list := c.list
 	i := len(list)
 	for i > 0 && list[i-1].generation > from {
 		i--
@@ -355,16 +361,8 @@ func (c *recentChanges) touches(from, to uint64, addr string, hash uint64) bool 
 			if ch.hash == hash {
 				return true
 			}
-		} else {
-			if g < 0 {
-				if len(addr) > MaxTextBytes {
-					continue
-				}
-				g = guard(addr)
-			}
-			if ch.pattern.matchGuarded(addr, g) {
-				return true
-			}
+		} else if ch.pattern.match(addr) {
+			return true
 		}
 	}
 	return false

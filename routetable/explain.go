@@ -238,7 +238,7 @@ func (s *Snapshot) near(addr string) []string {
 	for _, p := range s.unguarded(addr) {
 		text := short(arrowField(p.text)) + " does not match " + names
 		prefix := p.forms[0].prefix
-		if prefix == "" && len(p.lits) == 0 && p.forms[0].w != nil && !strings.HasPrefix(p.text, "\\") && (addr[:g] != topicPrefix || !strings.Contains(p.text, "%")) {
+		if prefix == "" && len(p.lits) == 0 && !strings.HasPrefix(p.text, globPrefix) && !strings.HasPrefix(p.text, "\\") && (addr[:g] != topicPrefix || !strings.Contains(p.text, "%")) {
 			text += ": write " + short(arrowField(addr[:g]+p.text))
 		}
 		near = append(near, text)
@@ -252,13 +252,13 @@ func (s *Snapshot) unguarded(addr string) []*pattern {
 	var found []*pattern
 	var p probes
 	s.index.find(&p, addr, hashAddress(addr))
-	for _, slot := range distinct(p.slots()) {
+	for _, slot := range p.slots() {
 		rec := s.record(slot)
 		if len(found) == maxNear || rec == nil || rec.flags()&recWild == 0 {
 			continue
 		}
 		p := s.routeOf(slot).c.pattern
-		fits := slices.ContainsFunc(p.forms, func(f form) bool { return f.match(addr, 0, nil) })
+		fits := slices.ContainsFunc(p.forms, func(f form) bool { return f.fits(addr) })
 		if fits && !p.match(addr) && !slices.ContainsFunc(found, func(o *pattern) bool { return o.text == p.text }) {
 			found = append(found, p)
 		}

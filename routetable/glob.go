@@ -73,6 +73,32 @@ func refuseGlob(text string) error {
 	return nil
 }
 
+// isStars reports whether a glob: pattern has no special characters but stars, which is what wild matches.
+func isStars(text string) bool { return !strings.ContainsAny(text, `?[]{}\`) }
+
+// compileStars compiles a glob: pattern that isStars. It reports false for one that is too much for wild.
+func (p *pattern) compileStars(room *wildRoom, text string) bool {
+	w := &room.wild
+	w.lits, w.kinds = room.lits[:0], room.kinds[:0]
+	for rest := text[len(globPrefix):]; ; {
+		i := strings.IndexByte(rest, '*')
+		if i < 0 {
+			w.lits = append(w.lits, rest)
+			break
+		}
+		kind, n := byte(wildSeg), 1
+		for i+n < len(rest) && rest[i+n] == '*' {
+			kind = wildAny
+			n++
+		}
+		w.lits, w.kinds = append(w.lits, rest[:i]), append(w.kinds, kind)
+		rest = rest[i+n:]
+	}
+	p.finish(room, text, form{ats: -1})
+	p.groups = 0
+	return w.check() == nil
+}
+
 // compileGlob compiles a glob that gobwas/glob and the limits have nothing against.
 func (p *pattern) compileGlob(room *globRoom, text string) error {
 	*p = pattern{text: text}

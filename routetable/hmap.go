@@ -64,15 +64,21 @@ func search(words []uint64, w uint64) int {
 	// Hashes are spread evenly: the place is near where the hash says, but where many words have one hash.
 	n := len(words)
 	i := int(w >> 32 * uint64(n) >> 32)
-	for range 6 {
-		switch {
-		case i > 0 && words[i-1] >= w:
-			i--
-		case i < n && words[i] < w:
-			i++
-		default:
-			return i
+	if i < n && words[i] < w {
+		for end := min(i+6, n); i < end; i++ {
+			if words[i] >= w {
+				return i
+			}
 		}
+	} else {
+		for end := max(i-6, 0); i > end; i-- {
+			if words[i-1] < w {
+				return i
+			}
+		}
+	}
+	if i == 0 || i == n && words[n-1] < w {
+		return i
 	}
 	lo, hi := 0, n
 	for lo < hi {

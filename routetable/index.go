@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -18,12 +19,12 @@ import (
 //   - its pattern's text, so that edits find the rows of a pattern;
 //   - each whole address that the pattern is a literal of;
 //   - for each wildcard form one key, the rarest of: its literal segments, its literal prefix cut to one of a few lengths, or a gram of
-//     8, 6 or 4 bytes of its literals; a form with nothing literal is filed under one key for all such, and so are the first few of
-//     those that would be filed under a gram;
+//     8, 6 or 4 bytes of its literals; a form with nothing literal is filed under one key for all such, and so are those that would be
+//     filed under a gram, while they are few;
 //   - the origin of a learned row and every prefix of it, so that a withdraw finds them.
 //
-// The segments of topics are found by outline: which segments are wild, and whether the rest is free. Tables have few, and for
-// each one an address has one key, made of the segments that the outline leaves. Most keys of an address have no rows, which a filter of
+// The segments of topics are found by outline: which segments are wild, and whether any number of them may stand at one place. Tables have
+// few, and for each one an address has one key, made of the segments that the outline leaves (outline.go). Most keys of an address have no rows, which a filter of
 // bits tells. A false yes costs a probe, no more: whoever asks matches the row that was found. Grams have a filter of their own: an
 // address has one for each byte, and few forms are filed under grams, so what is asked most is small.
 type index struct {
@@ -32,6 +33,8 @@ type index struct {
 	paths    *filter      // keys of segments; nil where there are no wildcard forms
 	grams    *filter      // cuts and grams
 	filed    [kinds]int32 // wildcard forms by kind of key
+	others   int32        // those under cuts and grams
+	few      bool         // forms that have grams may be filed under kindRest
 }
 
 // The kinds of keys. Cuts and grams are a kind for each length.
@@ -54,7 +57,6 @@ var gramSizes = [...]int{8, 6, 4}
 
 // Bounds of the segments and grams that one form is filed by.
 const (
-	maxLevels = 16
 	maxGrams  = 16
 	maxPlaces = 256 // where grams are looked for in one form
 )
@@ -65,28 +67,14 @@ const maxOutlines = 256
 // fewGrams is how many forms are looked at for every address, before grams of addresses are.
 const fewGrams = 6
 
-// outline is which segments of an address a form leaves open.
-type outline struct {
-	levels uint8  // segments that are looked at
-	deep   bool   // the rest of the address is free; else there is none
-	wild   uint16 // of levels: bit i is segment i
-	salt   uint64 // of the three
-}
-
-func newOutline(levels int, deep bool, wild uint16) outline {
-	salt := uint64(levels)<<17 | uint64(wild)
-	if deep {
-		salt |= 1 << 16
-	}
-	return outline{uint8(levels), deep, wild, mix(gramSeed, salt)}
-}
-
 // seed is the hash seed of the process, so that a peer cannot choose colliding names.
 var seed = maphash.MakeSeed()
 
 // mix spreads a hash, one way for each salt: the folded product with an odd constant. (After wyhash.)
-func mix(h, salt uint64) uint64 {
-	hi, lo := bits.Mul64(h^salt*0x9e3779b97f4a7c15^0xe7037ed1a0b428db, 0xa0761d6478bd642f)
+func mix(h, salt uint64) uint64 { return fold(h ^ salt*0x9e3779b97f4a7c15 ^ 0xe7037ed1a0b428db) }
+
+func fold(h uint64) uint64 {
+	hi, lo := bits.Mul64(h, 0xa0761d6478bd642f)
 	return hi ^ lo
 }
 
@@ -122,14 +110,14 @@ type wildKey struct {
 
 // keysOf appends the keys that a form can be filed under, the first to be tried first.
 func keysOf(dst []wildKey, f *form) []wildKey {
-	var path pathBuilder
-	path.build(f)
-	if path.literals > 0 && path.levels <= maxLevels {
+	var path segments
+	if path.read(f); path.literals > 0 {
 		cost := 0
 		if path.more {
 			cost = gramSizes[0]
 		}
-		dst = append(dst, wildKey{kindPath, path.key(), cost, path.outline()})
+		o, key := path.outline()
+		dst = append(dst, wildKey{kindPath, key, cost, o})
 	}
 	for i := len(prefixCuts) - 1; i >= 0; i-- {
 		if cut := prefixCuts[i]; cut <= len(f.prefix) {
@@ -212,116 +200,6 @@ func (f *form) literals(yield func(string) bool) {
 	}
 }
 
-// pathBuilder reads the segments of a form. From the first wildcard that can take a slash on, the rest of the address is free. What else a
-// segment with a wildcard asks for is left to the matcher.
-type pathBuilder struct {
-	sum      uint64 // of the literal segments
-	deep     bool
-	more     bool // literals stand behind the segments that are looked at
-	levels   int
-	wilds    uint16
-	literals int
-	segment  strings.Builder
-	wild     bool
-}
-
-func (p *pathBuilder) outline() outline { return newOutline(p.levels, p.deep, p.wilds) }
-
-func (p *pathBuilder) key() uint64 { return mix(p.sum, p.outline().salt) }
-
-func (p *pathBuilder) build(f *form) {
-	text := func(lit string) {
-		for {
-			i := strings.IndexByte(lit, '/')
-			if i < 0 {
-				p.segment.WriteString(lit)
-				return
-			}
-			p.segment.WriteString(lit[:i])
-			p.step()
-			lit = lit[i+1:]
-		}
-	}
-	if f.w != nil {
-		for i, lit := range f.w.lits {
-			text(lit)
-			if i < len(f.w.kinds) {
-				p.wild = true
-				if p.deep = f.w.kinds[i] == wildAny; p.deep {
-					for _, rest := range f.w.lits[i+1:] {
-						p.more = p.more || len(rest) > 1
-					}
-					break
-				}
-			}
-		}
-	} else {
-		for i := range f.g.tokens {
-			switch t := &f.g.tokens[i]; {
-			case t.kind == syntax.Text:
-				text(t.lit)
-				continue
-			case t.kind == syntax.Super || t.kind == syntax.RangeOpen && t.has('/'):
-				p.deep = true
-			}
-			p.wild = true
-			if p.deep {
-				for _, rest := range f.g.tokens[i+1:] {
-					p.more = p.more || len(rest.lit) > 1
-				}
-				break
-			}
-		}
-	}
-	if !p.deep {
-		p.step()
-	}
-}
-
-// step ends a segment.
-func (p *pathBuilder) step() {
-	switch {
-	case p.levels >= maxLevels:
-	case p.wild:
-		p.wilds |= 1 << p.levels
-	default:
-		p.sum += hashSegment(p.segment.String(), p.levels)
-		if p.segment.Len() > 0 {
-			p.literals++
-		}
-	}
-	p.levels++
-	p.wild = false
-	p.segment.Reset()
-}
-
-// hashSegment hashes a segment and its number, from 0: what is between two slashes, mostly a few bytes, by one multiplication of its ends.
-// (After wyhash.)
-func hashSegment(s string, level int) uint64 {
-	var a, b uint64
-	n := len(s)
-	p := unsafe.Slice(unsafe.StringData(s), n)
-	switch le := binary.LittleEndian; {
-	case n > 16:
-		a = maphash.String(seed, s)
-	case n >= 8:
-		a, b = le.Uint64(p), le.Uint64(p[n-8:])
-	case n >= 4:
-		a, b = uint64(le.Uint32(p)), uint64(le.Uint32(p[n-4:]))
-	case n > 0:
-		a = uint64(p[0])<<16 | uint64(p[n/2])<<8 | uint64(p[n-1])
-	}
-	hi, lo := bits.Mul64(a^segmentSeed[level&(maxLevels-1)], b^segmentSeed[maxLevels]^uint64(n)*0x9e3779b97f4a7c15)
-	return hi ^ lo
-}
-
-var segmentSeed = func() (seeds [maxLevels + 1]uint64) {
-	for i := range seeds {
-		seeds[i] = hashText(i, "segment")
-	}
-	return seeds
-}()
-
 // add files a row, which has its slot.
 func (x *index) add(r *Route, o owner) {
 	slot, p := uint32(r.ID), r.c.pattern
@@ -348,6 +226,7 @@ func (x *index) addForm(f *form, slot uint32, o owner) {
 // fileForm files a form under the one of its keys that has the fewest rows, which it returns.
 func (x *index) fileForm(keys []wildKey, slot uint32, o owner) wildKey {
 	best, least := keys[len(keys)-1], -1
+	open, few := best, false // what there is instead of a gram; whether it leads to few rows
 	for _, k := range keys {
 		if k.kind == kindRest && least >= 0 || k.kind == kindPath && !x.hasOutline(k.outline) && len(x.outlines) >= maxOutlines {
 			continue
@@ -356,17 +235,52 @@ func (x *index) fileForm(keys []wildKey, slot uint32, o owner) wildKey {
 		if cost := 3*n + k.cost; least < 0 || cost < least {
 			best, least = k, cost
 		}
+		if k.kind < kindGram && !few && n < fewGrams {
+			open, few = k, true
+		}
 		if k.kind == kindPath && k.cost == 0 && n < 4 {
 			break
 		}
 	}
-	if best.kind >= kindGram && x.filed[kindRest] < fewGrams {
-		best = keys[len(keys)-1]
+	if best.kind >= kindGram && x.filed[kindRest] < fewGrams && !x.hasGrams() {
+		best = open
+		x.few = x.few || best.kind == kindRest
 	}
 	if x.keys.add(uint32(best.hash>>32), slot, o) {
-		x.filed[best.kind]++
+		x.count(best.kind, 1)
 	}
 	return best
+}
+
+func (x *index) count(kind int, n int32) {
+	x.filed[kind] += n
+	if kind >= kindCut {
+		x.others += n
+	}
+}
+
+// hasGrams reports whether a form is filed under a gram.
+func (x *index) hasGrams() bool {
+	return x.filed[kindGram]|x.filed[kindGram+1]|x.filed[kindGram+2] != 0
+}
+
+// spread files the first few forms with grams under them, where others are. s holds x.
+func (x *index) spread(s *Snapshot, o owner) {
+	if !x.few || !x.hasGrams() {
+		return
+	}
+	x.few = false
+	for _, w := range slices.Clone(x.keys.get(uint32(restKey >> 32))) {
+		r := s.routeOf(uint32(w))
+		for i := range r.c.pattern.forms {
+			var room [maxGrams + 4]wildKey
+			if keysOf(room[:0], &r.c.pattern.forms[i])[0].kind != kindRest {
+				x.remove(r, o)
+				x.add(r, o)
+				break
+			}
+		}
+	}
 }
 
 func (x *index) hasOutline(want outline) bool {
@@ -409,7 +323,7 @@ func (x *index) remove(r *Route, o owner) {
 		var room [maxGrams + 4]wildKey
 		for _, k := range keysOf(room[:0], &p.forms[i]) {
 			if unfile(k.hash) {
-				x.filed[k.kind]--
+				x.count(k.kind, -1)
 				switch {
 				case x.paths == nil || k.kind == kindRest:
 				case k.kind == kindPath:
@@ -425,8 +339,9 @@ func (x *index) remove(r *Route, o owner) {
 	}
 }
 
-// refresh makes the filters anew where it is due. s holds x.
-func (x *index) refresh(s *Snapshot) {
+// refresh is done after an edit: it puts right what has grown out of its place. s holds x.
+func (x *index) refresh(s *Snapshot, o owner) {
+	x.spread(s, o)
 	if x.paths != nil && (x.paths.worn() || x.grams.worn()) {
 		x.renew(s, 0)
 	}
@@ -441,14 +356,9 @@ func (x *index) reserve(s *Snapshot, more int) {
 
 // renew makes the filters anew, with room for more wildcard forms.
 func (x *index) renew(s *Snapshot, more int) {
-	paths := int(x.filed[kindPath])
-	grams := 0
-	for _, n := range x.filed[kindCut:] {
-		grams += int(n)
-	}
-	wild := paths + grams + int(x.filed[kindRest])
-	x.paths, x.grams, x.outlines = newFilter(paths+more), newFilter(2*grams+more/8), nil
-	if wild == 0 {
+	paths, others := int(x.filed[kindPath]), int(x.others)
+	x.paths, x.grams, x.outlines = newFilter(paths+more), newFilter(2*others+more/8), nil
+	if paths+others+int(x.filed[kindRest]) == 0 {
 		return
 	}
 	s.records(func(rec record) bool {
@@ -516,39 +426,43 @@ func (x *index) find(p *probes, addr string, hash uint64) {
 	if x.filed[kindRest] > 0 {
 		p.add(x, restKey)
 	}
-	if x.cuts() {
-		for i, cut := range prefixCuts {
-			if cut > len(addr) {
-				break
-			}
-			if x.filed[kindCut+i] > 0 {
-				if h := hashText(kindCut+i, addr[:cut]); x.grams.has(h) {
-					p.add(x, h)
-				}
-			}
-		}
-	}
 	if x.filed[kindPath] > 0 {
 		x.findPaths(p, addr)
+	}
+	if x.others > 0 {
+		x.findOthers(p, addr)
+	}
+	if p.n > 0 {
+		p.flush(x)
+	}
+}
+
+// findOthers adds the cuts and the grams of addr that forms are filed under.
+func (x *index) findOthers(p *probes, addr string) {
+	for i, cut := range prefixCuts {
+		if cut > len(addr) {
+			break
+		}
+		if x.filed[kindCut+i] > 0 {
+			if h := hashText(kindCut+i, addr[:cut]); x.grams.has(h) {
+				p.add(x, h)
+			}
+		}
 	}
 	for i, size := range gramSizes {
 		if x.filed[kindGram+i] > 0 {
 			x.findGrams(p, addr, kindGram+i, size)
 		}
 	}
-	p.flush(x)
-}
-
-// cuts reports whether a form is filed under a cut of its prefix.
-func (x *index) cuts() bool {
-	n := int32(0)
-	for _, filed := range x.filed[kindCut:kindGram] {
-		n |= filed
-	}
-	return n != 0
 }
 
 func (p *probes) add(x *index, h uint64) {
+	if x.keys.n <= fewWords {
+		if x.keys.n > 0 {
+			p.take(x.keys.bucket(uint32(h>>32)), uint32(h>>32))
+		}
+		return
+	}
 	if p.n == len(p.keys) {
 		p.flush(x)
 	}
@@ -556,37 +470,39 @@ func (p *probes) add(x *index, h uint64) {
 	p.n++
 }
 
-// flush appends the slots of all keys. Each loop reads what no step of it depends on another for.
+// fewWords is how large a multimap may be that stays in the processor's caches: each key is looked for at once.
+const fewWords = 1 << 12
+
+// flush takes the slots of all keys. Each loop reads what no step of it depends on another for.
 func (p *probes) flush(x *index) {
-	if x.keys.n == 0 {
-		p.n = 0
-		return
-	}
 	var lists [len(p.keys)][]uint64
 	for i, k := range p.keys[:p.n] {
 		lists[i] = x.keys.bucket(k)
 	}
-	if p.n > 1 && x.keys.n > 1<<12 {
-		for i, k := range p.keys[:p.n] {
-			if words := lists[i]; len(words) > 0 {
-				p.touch += words[uint64(k)*uint64(len(words))>>32]
-			}
+	for i, k := range p.keys[:p.n] {
+		if words := lists[i]; len(words) > 0 {
+			p.touch += words[uint64(k)*uint64(len(words))>>32]
 		}
 	}
 	for i, k := range p.keys[:p.n] {
-		for _, w := range wordsOf(lists[i], k) {
-			if p.found < len(p.few) {
-				p.few[p.found] = uint32(w)
-				p.found++
-				continue
-			}
-			if p.many == nil {
-				p.many = append(make([]uint32, 0, 4*len(p.few)), p.few[:]...)
-			}
-			p.many = append(p.many, uint32(w))
-		}
+		p.take(lists[i], k)
 	}
 	p.n = 0
+}
+
+// take appends the slots that a bucket has for a key.
+func (p *probes) take(words []uint64, key uint32) {
+	for i := search(words, uint64(key)<<32); i < len(words) && uint32(words[i]>>32) == key; i++ {
+		if p.found < len(p.few) {
+			p.few[p.found] = uint32(words[i])
+			p.found++
+			continue
+		}
+		if p.many == nil {
+			p.many = append(make([]uint32, 0, 4*len(p.few)), p.few[:]...)
+		}
+		p.many = append(p.many, uint32(words[i]))
+	}
 }
 
 // findGrams adds each gram of addr that may have rows once, however often it is there: a sender may repeat one thousands of times.
@@ -624,68 +540,6 @@ func (x *index) addGram(p *probes, addr string, at int, h uint64, size int) {
 		p.grams[h] = true
 	}
 	p.add(x, h)
-}
-
-// findPaths adds the keys that the segments of addr have in each outline.
-func (x *index) findPaths(p *probes, addr string) {
-	var sums [maxLevels + 1]uint64 // of the segments before each
-	n, start := 0, 0
-	b := unsafe.Slice(unsafe.StringData(addr), len(addr))
-	for at := 0; at < len(b); at += 8 {
-		for m := slashesIn(wordAt(b, at)); m != 0; m &= m - 1 {
-			if n == maxLevels {
-				break
-			}
-			end := at + bits.TrailingZeros64(m)/8
-			sums[n+1] = sums[n] + hashSegment(addr[start:end], n)
-			start = end + 1
-			n++
-		}
-	}
-	if n < maxLevels {
-		sums[n+1] = sums[n] + hashSegment(addr[start:], n)
-	}
-	n++ // more than maxLevels is more than any outline looks at
-	for i := range x.outlines {
-		o := &x.outlines[i]
-		levels := int(o.levels)
-		if levels != n && (!o.deep || levels > n) || levels == n && o.deep {
-			continue
-		}
-		sum := sums[levels]
-		for w := o.wild; w != 0; w &= w - 1 {
-			at := bits.TrailingZeros16(w)
-			sum -= sums[at+1] - sums[at]
-		}
-		if h := mix(sum, o.salt); x.paths.has(h) {
-			p.add(x, h)
-		}
-	}
-}
-
-// slashesIn returns the slashes among the 8 bytes of a word, as the high bits of the bytes.
-func slashesIn(w uint64) uint64 {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	w ^= ones * '/'
-	return ^((w&^uint64(highs) + ones*0x7f) | w | ones*0x7f)
-}
-
-// wordAt is the 8 bytes at b[at:], 0 where there are none.
-func wordAt(b []byte, at int) (w uint64) {
-	if at+8 <= len(b) {
-		return binary.LittleEndian.Uint64(b[at:])
-	}
-	return tailAt(b, at)
-}
-
-func tailAt(b []byte, at int) (w uint64) {
-	if len(b) >= 8 {
-		return binary.LittleEndian.Uint64(b[len(b)-8:]) >> (8 * uint(at+8-len(b)))
-	}
-	for i := len(b) - 1; i >= at; i-- {
-		w = w<<8 | uint64(b[i])
-	}
-	return w
 }
 
 // filter is a set of hashes that errs to yes. Readers use it while the writer adds to it: a bit that is there too early is a false yes.

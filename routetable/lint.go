@@ -221,7 +221,7 @@ func (s *Snapshot) warnDuplicates(dst []Warning, r *Route, k *kin) []Warning {
 	return dst
 }
 
-// sample is an address that fits a pattern, each of whose wildcards takes something of its own. A glob has none.
+// sample is an address that fits a pattern, each of whose wildcards takes something of its own. A glob with more than stars has none.
 func sample(p *pattern) (addr string, ok bool) {
 	if p.literal() {
 		return p.lits[0], true

@@ -37,8 +37,8 @@ type form struct {
 
 	// Topics: the stars may not take "@", and the pattern's own make up the count; a topic has a slash unless it is the whole space.
 	topic bool
-	ats   int // number of "@" in the literals; -1 is any
-	slash bool
+	ats   int  // number of "@" in the literals; -1 is any
+	slash bool // one is asked for, and no literal has one
 }
 
 // literal reports whether the pattern is a single whole address.
@@ -98,10 +98,7 @@ func compilePattern(text string) (*pattern, error) {
 		p.text, p.lits, p.isPlain = text, p.lit[:], true
 		return &p.pattern, nil
 	}
-	p := &struct {
-		pattern
-		room wildRoom
-	}{}
+	p := &wildPattern{}
 	p.compileWild(&p.room, text)
 	return &p.pattern, p.room.wild.check()
 }
@@ -110,6 +107,12 @@ func compilePattern(text string) (*pattern, error) {
 func compileChecked(text string) (*pattern, error) {
 	if !strings.HasPrefix(text, globPrefix) {
 		return compilePattern(text)
+	}
+	if isStars(text) {
+		p := &wildPattern{}
+		if p.compileStars(&p.room, text) {
+			return &p.pattern, nil
+		}
 	}
 	g := &globPattern{}
 	return &g.pattern, g.pattern.compileGlob(&g.room, text)
@@ -121,6 +124,12 @@ type wildRoom struct {
 	wild  wild
 	lits  [5]string
 	kinds [4]byte
+}
+
+// wildPattern is a pattern with its room.
+type wildPattern struct {
+	pattern
+	room wildRoom
 }
 
 // isPlain reports whether a pattern that is no glob is its own text as a literal address.
@@ -198,7 +207,7 @@ func (p *pattern) compileTopic(room *wildRoom, text string) {
 		rest = rest[i+size:]
 	}
 	w.lits = append(w.lits, rest)
-	p.finish(room, text, form{topic: true, ats: strings.Count(text, "@"), slash: text != topicPrefix+"**"})
+	p.finish(room, text, form{topic: true, ats: strings.Count(text, "@"), slash: text != topicPrefix+"**" && !strings.Contains(text, "/")})
 }
 
 // finish makes p of the room's wild, which is its one form.
@@ -234,15 +243,12 @@ func guard(addr string) int {
 	return 0
 }
 
-// match reports whether addr fits the form. guard is guard(addr); pos is for wild.match.
-func (f *form) match(addr string, guard int, pos []int) bool {
-	if len(f.prefix) < guard {
-		return false
-	}
+// fits reports whether addr fits the form but for its guard.
+func (f *form) fits(addr string) bool {
 	if f.w == nil {
 		return strings.HasPrefix(addr, f.prefix) && strings.HasSuffix(addr, f.suffix) && f.g.match(addr)
 	}
-	if !f.w.match(addr, pos) {
+	if !f.w.match(addr, nil) {
 		return false
 	}
 	return !f.topic || (f.ats < 0 || strings.Count(addr, "@") == f.ats) && (!f.slash || strings.IndexByte(addr, '/') >= 0)
@@ -250,21 +256,16 @@ func (f *form) match(addr string, guard int, pos []int) bool {
 
 // match reports whether addr fits the pattern.
 func (p *pattern) match(addr string) bool {
-	if len(addr) > MaxTextBytes {
-		return false
-	}
-	return p.matchGuarded(addr, guard(addr))
-}
-
-// matchGuarded is match with guard(addr).
-func (p *pattern) matchGuarded(addr string, g int) bool {
 	for _, lit := range p.lits {
 		if lit == addr {
 			return true
 		}
 	}
+	if len(addr) > MaxTextBytes {
+		return false
+	}
 	for i := range p.forms {
-		if p.forms[i].match(addr, g, nil) {
+		if f := &p.forms[i]; f.fits(addr) && (len(f.prefix) > longestReserved || len(f.prefix) >= guard(addr)) {
 			return true
 		}
 	}

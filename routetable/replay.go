@@ -315,7 +315,7 @@ func (r *replay) remove(old *Route) {
 // finish makes what was read the table.
 func (r *replay) finish() {
 	s := r.e.s
-	s.index.refresh(s)
+	s.index.refresh(s, r.e.owner)
 	s.recent = recentChanges{start: s.generation}
 	serial, pos := r.e.ids.serial, r.e.nextPos
 	r.t.resume(s)

@@ -234,42 +234,21 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 	}
 	var p probes
 	s.index.find(&p, addr, hash)
-	slots := distinct(p.slots())
+	slots := p.slots()
 	base := len(dst)
-	m := matching{addr: addr, guard: -1}
-	for len(slots) > 0 {
-		n := min(len(slots), sideBySide)
-		dst = s.matchSlots(dst, slots[:n], &m)
-		slots = slots[n:]
+	m := matching{addr: addr, cache: s.caches.rows.Load()}
+	for len(slots) > sideBySide {
+		dst = s.matchSlots(dst, slots[:sideBySide], &m)
+		slots = slots[sideBySide:]
 	}
-	sortRoutes(dst[base:])
-	return dst
-}
-
-// distinct drops what a list has twice: a row is found once for each of its forms that fits, and a false yes of a filter finds a row again.
-func distinct(slots []uint32) []uint32 {
-	if len(slots) > 32 {
-		slices.Sort(slots)
-		return slices.Compact(slots)
-	}
-	n := 0
-next:
-	for _, slot := range slots {
-		for _, o := range slots[:n] {
-			if o == slot {
-				continue next
-			}
-		}
-		slots[n] = slot
-		n++
-	}
-	return slots[:n]
+	dst = s.matchSlots(dst, slots, &m)
+	return dst[:base+sortRoutes(dst[base:])]
 }
 
 // matching is an address on its way past the rows that may fit it.
 type matching struct {
 	addr  string
-	guard int    // of addr; -1 until it is asked for
+	cache *rowCache
 	last  *Route // the last wildcard row, and whether it fits: many rows of one pattern come one after the other
 	fits  bool
 	touch uint32
@@ -281,36 +260,36 @@ const sideBySide = 8
 // matchSlots appends the rows of the slots, at most sideBySide, that fit. What no step depends on another for is read before it is looked at,
 // so that the processor waits for the memory of all rows at once.
 func (s *Snapshot) matchSlots(dst []*Route, slots []uint32, m *matching) []*Route {
-	var refs [sideBySide]uint64
-	var rows [sideBySide]*Route
+	var found [sideBySide]struct {
+		ref uint64
+		row *Route
+	}
 	for i, slot := range slots {
-		if int(slot) < s.slots.n {
-			refs[i] = *s.slots.at(int(slot))
+		if int(slot) >= s.slots.n {
+			continue
+		}
+		ref := *s.slots.at(int(slot))
+		if ref == 0 {
+			continue
+		}
+		f := &found[i&(sideBySide-1)]
+		f.ref = ref
+		if f.row = m.cache.get(slot, recordKey(s.chunks, ref)); f.row == nil {
+			m.touch += recordAt(s.chunks, ref).u32(recordHeader)
+		} else if text := f.row.group.Pattern; text != "" {
+			m.touch += uint32(text[0])
 		}
 	}
 	for i, slot := range slots {
-		if refs[i] == 0 {
-			continue
-		}
-		if rows[i] = s.kept(slot, refs[i]); rows[i] == nil {
-			m.touch += recordAt(s.chunks, refs[i]).u32(recordHeader)
-		} else if p := rows[i].group.Pattern; p != "" {
-			m.touch += uint32(p[0])
-		}
-	}
-	for i, slot := range slots {
-		if refs[i] == 0 {
-			continue
-		}
-		r := rows[i]
-		if r == nil {
-			if rec := recordAt(s.chunks, refs[i]); !mayFit(rec, m.addr) {
+		f := &found[i&(sideBySide-1)]
+		if f.row == nil {
+			if f.ref == 0 || !mayFit(recordAt(s.chunks, f.ref), m.addr) {
 				continue
 			}
-			r = s.route(slot, refs[i])
+			f.row = s.route(slot, f.ref)
 		}
-		if m.fit(r) {
-			dst = append(dst, r)
+		if m.fit(f.row) {
+			dst = append(dst, f.row)
 		}
 	}
 	return dst
@@ -321,26 +300,35 @@ func (m *matching) fit(r *Route) bool {
 	if r.plain {
 		return r.group.Pattern == m.addr
 	}
-	if m.guard < 0 {
-		m.guard = guard(m.addr)
-	}
 	if m.last == nil || m.last.Pattern != r.Pattern {
-		m.last, m.fits = r, r.c.pattern.matchGuarded(m.addr, m.guard)
+		m.last, m.fits = r, r.c.pattern.match(m.addr)
 	}
 	return m.fits
 }
 
-// sortRoutes puts rows in table order.
-func sortRoutes(rows []*Route) {
+// sortRoutes puts rows in table order, each once, and returns how many they are: a row is found once for each of its forms that fits, and a false
+// yes of a filter finds a row again.
+func sortRoutes(rows []*Route) int {
 	if len(rows) > 16 {
 		slices.SortFunc(rows, compareRoutes)
-		return
+		return len(slices.CompactFunc(rows, func(a, b *Route) bool { return a.ID == b.ID }))
 	}
-	for i := 1; i < len(rows); i++ {
-		for j := i; j > 0 && rows[j].before(rows[j-1]); j-- {
-			rows[j], rows[j-1] = rows[j-1], rows[j]
+	n := 0
+	for _, r := range rows {
+		at := n
+		for at > 0 && r.before(rows[at-1]) {
+			at--
 		}
+		if at > 0 && r.ID == rows[at-1].ID {
+			continue
+		}
+		for i := n; i > at; i-- {
+			rows[i] = rows[i-1]
+		}
+		rows[at] = r
+		n++
 	}
+	return n
 }
 
 // ChangedSince reports whether what addr finds may be another than it was at an earlier generation. A false yes is possible.

@@ -160,7 +160,7 @@ func (e *edit) run(ops []Op) (*Snapshot, Change, error) {
 		}
 		c.Warnings = s.warnManyLoose(c.Warnings, c.Added)
 	}
-	s.index.refresh(s)
+	s.index.refresh(s, e.owner)
 	return s, c, nil
 }
 
