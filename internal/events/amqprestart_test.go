@@ -19,14 +19,16 @@ type client struct {
 	gate    *gate
 }
 
-// gate is a socket whose reading can be stopped.
+// gate is a socket from which nothing is read while mu is held.
 type gate struct {
 	net.Conn
-	mu sync.Mutex
+	mu    sync.Mutex
+	reads int
 }
 
 func (g *gate) Read(b []byte) (int, error) {
 	g.mu.Lock()
+	g.reads++
 	g.mu.Unlock()
 	return g.Conn.Read(b)
 }
