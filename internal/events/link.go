@@ -482,7 +482,10 @@ func (c *conn) handleLinkEvent() error {
 		return nil // it has been here
 	}
 	c.received.Add(1)
-	r.publishFrom(c, origin, seq, e, &c.dirty)
+	if r.publishFrom(c, origin, seq, e, &c.dirty) < 0 {
+		c.log.Debug("an event of a type that may not cross came from another router", "type", string(e.typ))
+		c.refuse(&c.dirty, f.ref, "not_shareable", "this type is not shareable here, and nobody behind this router demands it")
+	}
 	return nil
 }
 

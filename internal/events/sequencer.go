@@ -44,7 +44,7 @@ type pool struct {
 func (r *Router) publish(e *event, d *dirty) (at int64) { return r.publishFrom(nil, "", 0, e, d) }
 
 // publishFrom is publish of an event that came by a link, nil for others, with the router that it came to first and its number there. One that was here
-// before is left out: then the time is 0.
+// before is left out: then the time is 0. One that may not cross is refused: then it is negative.
 func (r *Router) publishFrom(from *conn, origin string, seq uint64, e *event, d *dirty) (at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,6 +53,8 @@ func (r *Router) publishFrom(from *conn, origin string, seq uint64, e *event, d 
 	number := uint32(0)
 	if from == nil {
 		seq = r.nextSeq(e)
+	} else if !r.crosses(from, e) {
+		return -1
 	} else if number = r.originOf(origin); number == 0 || !r.seen[number].add(seq, at) {
 		return 0
 	}
