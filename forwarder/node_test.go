@@ -215,7 +215,7 @@ func TestARowToALinkThatNobodyReads(t *testing.T) {
 	if got, want := tallied(r), []string{"HAL9000 nobody reads 1", "COLOSSUS nobody reads 1"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	for address, want := range map[string]bool{"link:backup": true, "link:77": true, "amqp://127.0.0.1:1": false, "null": false, "TAP": false, "topic:x": false, "bad://": false} {
+	for address, want := range map[string]bool{"link:backup": true, "link:77": true, "amqp://127.0.0.1:1": false, "null": false, "TAP": false, "route:TAP": false, "route:HAL9000": false, "topic:x": true, "bad://": false} {
 		if got := r.node.Unread(address); got != want {
 			t.Errorf("%s: unread is %v", address, got)
 		}

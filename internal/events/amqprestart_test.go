@@ -164,3 +164,47 @@ func TestARestartWithAFullSocket(t *testing.T) {
 		t.Errorf("it had up to %d, and came back from %d", last, again)
 	}
 }
+
+// A receiver that asks for unsettled events, and comes and goes while they flow, misses none of them.
+func TestARestartHasNoGap(t *testing.T) {
+	n := startNode(t)
+	c := n.component(`{"op":"hello","name":"C"}`)
+	const total = 3000
+	var saying sync.WaitGroup
+	saying.Go(func() {
+		for i := range total {
+			say(c, fmt.Sprintf(`{"op":"event","id":"%d","type":"T"}`, i))
+		}
+	})
+	defer saying.Wait()
+	next := 0
+	for round := 0; next < total; round++ {
+		shop := n.dial("shop")
+		r := n.follow(shop, "orders", true)
+		for range 100 {
+			var e got
+			m, err := r.Receive(t.Context(), nil)
+			if err != nil || json.Unmarshal(m.GetData(), &e) != nil {
+				t.Fatal(err)
+			}
+			var id int
+			if fmt.Sscan(e.ID, &id); id > next {
+				t.Fatalf("round %d: got %d, want %d", round, id, next)
+			}
+			if err := r.AcceptMessage(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			if next = max(next, id+1); next == total {
+				break
+			}
+		}
+		switch round % 3 {
+		case 0:
+			r.Close(t.Context())
+		case 1:
+			shop.conn.Close()
+		case 2:
+			shop.gate.Close()
+		}
+	}
+}
