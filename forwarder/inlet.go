@@ -352,6 +352,11 @@ func (c *conn) tapped(l *inlink, d *delivery, p *plan) {
 	reason := "only optional routes match"
 	if p.unread != "" {
 		reason = reasonNobodyReads
+	} else if p.unserved != "" {
+		reason = reasonNotWired
+		if _, ok := c.n.table.Snapshot().Emptied(p.unserved); ok {
+			reason = reasonHandlerGone
+		}
 	}
 	c.n.unrouted(l, d, reason)
 	if d.Settled {
