@@ -352,6 +352,11 @@ func (c *conn) tapped(l *inlink, d *delivery, p *plan) {
 	reason := "only optional routes match"
 	if p.unread != "" {
 		reason = reasonNobodyReads
+	} else if p.unserved != "" {
+		reason = reasonNotWired
+		if _, ok := c.n.table.Snapshot().Emptied(p.unserved); ok {
+			reason = reasonHandlerGone
+		}
 	}
 	c.n.unrouted(l, d, reason)
 	if d.Settled {
@@ -587,9 +592,15 @@ func (c *conn) Closed(err error) {
 
 // Sent: a pre-settled copy that went in pieces has left.
 func (c *conn) Sent(d *engine.OutDelivery) {
+	if x, ok := d.Context.(*replayed); ok && d.Link() == nil {
+		x.to.mark(x.tag)
+	}
 	cp, ok := d.Context.(*Copy)
 	if !ok {
 		return
+	}
+	if f := cp.line.follower; f != nil && d.Link() == nil {
+		f.mark(cp.in.tag)
 	}
 	t := cp.had().tail
 	if cp.line.sending == t {
@@ -618,8 +629,14 @@ func (c *conn) Settled(d *engine.OutDelivery, kind wire.StateKind, raw []byte) {
 
 // OutDropped: a copy was on a link that is gone.
 func (c *conn) OutDropped(d *engine.OutDelivery, begun bool) {
-	if cp, ok := d.Context.(*Copy); ok {
-		cp.line.dropped(cp)
+	switch x := d.Context.(type) {
+	case *Copy:
+		if f := x.line.follower; f != nil {
+			f.lost(x.in.tag)
+		}
+		x.line.dropped(x)
+	case *replayed:
+		x.to.lost(x.tag)
 	}
 }
 

@@ -2,6 +2,10 @@ package components
 
 import (
 	"errors"
+	"maps"
+	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -397,3 +401,30 @@ func (x *streams) end(reason error) {
 }
 
 var errReplaced = errors.New("another stream has taken its place")
+
+// Stream is the stream of a replica, for people.
+type Stream struct {
+	Hop     string // as rows name it
+	Name    string // of the component, and of the replica
+	Remote  string
+	Waiting int // events that it has not taken
+	Full    bool
+}
+
+// Streams gives those that are open, by hop; at most so many.
+func (b *Broker) Streams(most int) []Stream {
+	b.streams.mu.Lock()
+	list := slices.Collect(maps.Values(b.streams.all))
+	b.streams.mu.Unlock()
+	slices.SortFunc(list, func(x, y *stream) int { return strings.Compare(x.key, y.key) })
+	all := make([]Stream, 0, min(len(list), most))
+	for _, s := range list[:cap(all)] {
+		x := Stream{Hop: "grpc:" + s.key, Name: s.id.address() + "/" + s.id.ID, Waiting: s.Busy()}
+		x.Full = x.Waiting >= b.o.Queue
+		if r, ok := s.grpc.(interface{ RemoteAddr() net.Addr }); ok {
+			x.Remote = r.RemoteAddr().String()
+		}
+		all = append(all, x)
+	}
+	return all
+}
