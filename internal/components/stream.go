@@ -419,7 +419,7 @@ func (b *Broker) Streams(most int) []Stream {
 	slices.SortFunc(list, func(x, y *stream) int { return strings.Compare(x.key, y.key) })
 	all := make([]Stream, 0, min(len(list), most))
 	for _, s := range list[:cap(all)] {
-		x := Stream{Hop: "grpc:" + s.key, Name: s.id.address() + "/" + s.id.ID, Waiting: s.Busy()}
+		x := Stream{Hop: "grpc:" + s.key, Name: s.id.Address() + "/" + s.id.ID, Waiting: s.Busy()}
 		x.Full = x.Waiting >= b.o.Queue
 		if r, ok := s.grpc.(interface{ RemoteAddr() net.Addr }); ok {
 			x.Remote = r.RemoteAddr().String()
