@@ -37,9 +37,14 @@ type reply struct {
 type manager struct {
 	at       endpoint
 	conn     *amqp.Conn
-	sender   *amqp.Sender
+	sender   requestSender
 	receiver *amqp.Receiver
 	next     uint64 // correlation id of the next call
+}
+
+// requestSender is the part of *amqp.Sender that a manager needs.
+type requestSender interface {
+	Send(ctx context.Context, msg *amqp.Message, o *amqp.SendOptions) error
 }
 
 const managementNode = "$management"
@@ -114,7 +119,7 @@ func (m *manager) call(ctx context.Context, q call) (reply, error) {
 	m.next++
 	id := m.next
 	if err := m.sender.Send(ctx, q.message(id, m.replyTo()), nil); err != nil {
-		return reply{}, m.failed(err, q.timeout())
+		return reply{}, m.failed(sendError(ctx, err), q.timeout())
 	}
 	for {
 		msg, err := m.receiver.Receive(ctx, nil)
