@@ -292,6 +292,9 @@ func (t *remote) rows(ctx context.Context, f filter) ([]row, error) {
 	var rows []row
 	own, _ := routetable.QuotePattern(t.caller.replyTo())
 	q := call{operation: "QUERY", name: "self", kind: "org.amqp.management", properties: map[string]any{"entityType": "route", "count": int32(pageRows)}}
+	if f.pattern != "" {
+		q.properties["pattern"] = text(f.pattern) // a router may send other rows too: all are looked at below
+	}
 	names := rowAttributes()
 	if f.counted {
 		names = append(names, counterNames...)

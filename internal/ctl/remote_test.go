@@ -120,6 +120,11 @@ func TestListPagesOverOneSnapshot(t *testing.T) {
 			t.Fatalf("row %d is %q, want %q", i, r.Pattern, ops[i].Route.Pattern)
 		}
 	}
+	last := ops[len(ops)-1].Route.Pattern
+	rows, err = (&remote{caller: d}).rows(context.Background(), filter{pattern: last})
+	if err != nil || len(rows) != 1 || rows[0].Pattern != last || len(d.log) != 4 {
+		t.Errorf("of one pattern: got %d rows by %v, %v, want 1 by one query more", len(rows), d.log, err)
+	}
 }
 
 func TestLoadGoesInChunks(t *testing.T) {
