@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // fakeEntities are the entities of one type of a router.
@@ -161,5 +162,24 @@ func TestViewsNeedARouter(t *testing.T) {
 				t.Errorf("%q: %d %q %q", c.args, status, out, errs)
 			}
 		}
+	}
+}
+
+// A status shows what there is to see; the counters at 0 are in the other forms.
+func TestStatusLeavesOutZeros(t *testing.T) {
+	d := newDoor(t, admin.RoleAdmin)
+	d.core = admin.New(routetable.New(), admin.Options{Name: "r", Counters: func() map[string]uint64 {
+		return map[string]uint64{"accepted": 7, "looped": 0, "expired": 0}
+	}})
+	shown := func(out, name string) bool {
+		return slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool { return strings.HasPrefix(l, name+" ") })
+	}
+	narrow, errs, status := runView(t, d, "status")
+	if status != 0 || !shown(narrow, "accepted") || !shown(narrow, "rows") || shown(narrow, "looped") || !strings.HasSuffix(narrow, "and 2 counters at 0, which -o wide shows\n") {
+		t.Errorf("got exit %d, %s%s", status, narrow, errs)
+	}
+	wide, _, _ := runView(t, d, "status", "-o", "wide")
+	if !shown(wide, "looped") || strings.Contains(wide, "which -o wide shows") {
+		t.Errorf("wide: got %s", wide)
 	}
 }
