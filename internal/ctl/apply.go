@@ -16,8 +16,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxScriptLine bounds one line of an apply file.
-const maxScriptLine = 1 << 20
+// maxScriptLine bounds one line of an apply file; maxInput bounds any file that is read whole.
+const (
+	maxScriptLine = 1 << 20
+	maxInput      = 64 << 20
+)
 
 func applyCommand(r *run) *cobra.Command {
 	var ifRevision uint64
@@ -57,24 +60,34 @@ change: all of them, or none. "#" starts a comment; an argument with blanks is q
 	return c
 }
 
-// readInput reads a file, or standard input for "-".
+// readInput reads a file, or standard input for "-", without the mark that some editors begin UTF-8 with.
 func (r *run) readInput(name string) ([]byte, error) {
-	if name == "-" {
-		b, err := io.ReadAll(r.env.Stdin)
-		if err != nil {
-			return nil, no("read standard input: %v", err)
+	in := r.env.Stdin
+	if name != "-" {
+		if err := checkRegular(name); err != nil {
+			return nil, usage("%v", err)
 		}
-		return b, nil
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, usage("%v", err)
+		}
+		defer f.Close()
+		in = f
 	}
-	err := checkRegular(name)
-	var b []byte
-	if err == nil {
-		b, err = os.ReadFile(name)
-	}
+	b, err := readAll(in, maxInput)
 	if err != nil {
-		return nil, usage("%v", err)
+		return nil, usage("read %s: %v", inputName(name), err)
 	}
-	return b, nil
+	return bytes.TrimPrefix(b, []byte("\ufeff")), nil
+}
+
+// readAll reads what there is, up to a limit.
+func readAll(in io.Reader, most int) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
+	if err == nil && len(b) > most {
+		err = fmt.Errorf("more than %d MiB", most>>20)
+	}
+	return b, err
 }
 
 // checkRegular refuses a name that leads to something else than a file: a pipe would be waited for, and a write would take its place.

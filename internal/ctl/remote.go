@@ -37,11 +37,22 @@ func (t *remote) do(ctx context.Context, q call) (reply, error) {
 	a, err := t.caller.call(ctx, q)
 	if status, ok := errors.AsType[*statusError](err); ok {
 		if status.status == 500 {
-			return a, no("%s: the router failed: %v: see its log", strings.ToLower(q.operation), status)
+			return a, no("%s: the router failed: %v: see its log", verbOf(q.operation), status)
 		}
 		return a, no("%v", status)
 	}
 	return a, err
+}
+
+// verbOf is the verb of the command line that an operation belongs to.
+func verbOf(operation string) string {
+	switch {
+	case strings.HasPrefix(operation, "LOAD-"):
+		return "load"
+	case operation == "DELETE-ROUTE":
+		return "delete"
+	}
+	return strings.ToLower(operation)
 }
 
 func (t *remote) apply(ctx context.Context, edits []edit, o applyOptions) (result, error) {
