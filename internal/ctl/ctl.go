@@ -131,7 +131,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		diffCommand(r), historyCommand(r), rollbackCommand(r), watchCommand(r),
 		testCommand(r), lintCommand(r), ruleCommand(r), componentCommand(r),
 		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r), userCommand(r),
-		connectionsCommand(r), linksCommand(r), hopsCommand(r), unroutedCommand(r), topCommand(r), benchCommand(r), benchRelayCommand(r), relayVerbs(r),
+		connectionsCommand(r), linksCommand(r), peersCommand(r), hopsCommand(r), unroutedCommand(r), topCommand(r), benchCommand(r), benchRelayCommand(r), relayVerbs(r),
 		versionCommand(r),
 	)
 	root.SetHelpCommand(helpCommand(root))

@@ -64,7 +64,8 @@ func TestViews(t *testing.T) {
 		many = append(many, admin.Entity{"name": fmt.Sprint("N", i), "identity": fmt.Sprint("u", i), "address": fmt.Sprint("N", i), "count": uint64(i), "reason": "no route"})
 	}
 	var hops []admin.Entity
-	for kind, list := range map[string]*[]admin.Entity{"connection": &connections, "link": &links, "hop": &hops, "unrouted": &many} {
+	peers := []admin.Entity{{"name": "hub", "class": "rembus-router", "hop": "peer:hub", "state": "connected", "remote": "h:8338", "waiting": uint64(3)}}
+	for kind, list := range map[string]*[]admin.Entity{"connection": &connections, "link": &links, "hop": &hops, "peer": &peers, "unrouted": &many} {
 		d.core.Register(fakeEntities{kind, list})
 	}
 	for _, c := range []struct {
@@ -75,6 +76,7 @@ func TestViews(t *testing.T) {
 		{"links --class hop", "CONNECTION  CLASS  ADDRESS  CREDIT  IN-FLIGHT  MESSAGES  LIMITED  NAME\n2           hop    B                                              l2\n"},
 		{"links --connection 1", "CONNECTION  CLASS   ADDRESS  CREDIT  IN-FLIGHT  MESSAGES  LIMITED  NAME\n1           sender  A                                     true     l1\n"},
 		{"links --address nothing", "none\n"},
+		{"peers", "NAME  CLASS          HOP       STATE      REMOTE  WAITING\nhub   rembus-router  peer:hub  connected  h:8338  3\n"},
 		{"hops", "none\n"},
 		{"hops -o json", "[]\n"},
 		{"unrouted --limit 1", "COUNT  ADDRESS  REASON    LAST\n0      N0       no route\n"},
