@@ -93,6 +93,8 @@ func (m *manager) failed(err error, within time.Duration) error {
 			return no("%s: management refused: %s: %s", m.at.addr, describe(remote), m.at.credentialHint())
 		case amqp.ErrCondNotFound:
 			return no("%s: has no %s: is it a Fingerpost router?", m.at.addr, managementNode)
+		case amqp.ErrCondMessageSizeExceeded:
+			return no("%s: too much at once: %s (load takes tables of any size)", m.at.addr, describe(remote))
 		}
 		return unreachable("%s: %s", m.at.addr, describe(remote))
 	}

@@ -320,3 +320,12 @@ func TestHelpOfACommand(t *testing.T) {
 		}
 	}
 }
+
+// A batch that is too large for one request is refused by name: the router is there.
+func TestTooLargeABatch(t *testing.T) {
+	m := &manager{at: endpoint{addr: "amqp://h:5672"}}
+	err := m.failed(&amqp.LinkError{RemoteErr: &amqp.Error{Condition: amqp.ErrCondMessageSizeExceeded, Description: "more than 16 MiB of a request"}}, time.Second)
+	if statusOf(err) != exitNo || !strings.Contains(err.Error(), "more than 16 MiB") || !strings.Contains(err.Error(), "load") {
+		t.Errorf("got %v, exit %d", err, statusOf(err))
+	}
+}
