@@ -61,7 +61,7 @@ func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *even
 	})
 	core.Register(nodeEntities{
 		"unrouted", []string{"address", "reason", "count", "first", "last"},
-		func() []admin.Entity { return listUnrouted(n) },
+		func() []admin.Entity { return listUnrouted(n, ev) },
 	})
 }
 
@@ -191,9 +191,15 @@ func listRouters(n *forwarder.Node, ev *events.Router) []admin.Entity {
 	return list
 }
 
-func listUnrouted(n *forwarder.Node) []admin.Entity {
+// listUnrouted gives the addresses of messages that went nowhere, and the types of events that did, that of the latest first.
+func listUnrouted(n *forwarder.Node, ev *events.Router) []admin.Entity {
+	all := n.Unrouted()
+	for _, u := range ev.Unrouted() {
+		all = append(all, forwarder.Lost{Address: u.Address, Reason: strings.ToLower(u.State), Count: u.Drops, First: u.First, Last: u.Last})
+	}
+	slices.SortStableFunc(all, func(a, b forwarder.Lost) int { return b.Last.Compare(a.Last) })
 	list := []admin.Entity{}
-	for _, u := range n.Unrouted() {
+	for _, u := range all {
 		list = append(list, admin.Entity{
 			"name": u.Address, "identity": "unrouted/" + u.Address, "address": u.Address, "reason": u.Reason, "count": u.Count,
 			"first": u.First.UTC().Format(time.RFC3339), "last": u.Last.UTC().Format(time.RFC3339),
