@@ -10,6 +10,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/events"
+	"github.com/fingerpost/fingerpost/internal/mesh"
 	"github.com/fingerpost/fingerpost/internal/relay"
 )
 
@@ -41,7 +42,7 @@ func (e connectionEntities) Delete(identity string) error {
 }
 
 // registerNode adds what the node can tell of itself to the door.
-func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *events.Router) {
+func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *events.Router, m *mesh.Mesh) {
 	core.Register(connectionEntities{nodeEntities{
 		"connection", []string{"class", "container", "remote", "transport", "user", "mechanism", "role", "nodeId", "since", "links", "received", "sent"},
 		func() []admin.Entity { return slices.Concat(listConnections(n), listRelay(r), listEvents(ev)) },
@@ -53,6 +54,10 @@ func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *even
 	core.Register(nodeEntities{
 		"hop", []string{"state", "nodeId", "links", "waiting", "copies"},
 		func() []admin.Entity { return listHops(n) },
+	})
+	core.Register(nodeEntities{
+		"peer", []string{"class", "hop", "state", "remote", "nodeId", "waiting"},
+		func() []admin.Entity { return slices.Concat(listMesh(m), listRouters(n, ev)) },
 	})
 	core.Register(nodeEntities{
 		"unrouted", []string{"address", "reason", "count", "first", "last"},
@@ -139,6 +144,49 @@ func listHops(n *forwarder.Node) []admin.Entity {
 			"name": h.Hop, "identity": "hop/" + h.Hop, "state": h.State, "nodeId": h.NodeID, "links": uint64(h.Links),
 			"waiting": uint64(max(h.Waiting, 0)), "copies": h.Copies,
 		})
+	}
+	return list
+}
+
+// maxPeers bounds the list of a mesh, whose components may be many.
+const maxPeers = 10_000
+
+// peerEntity is a neighbour of any protocol. A hop is that of rows which lead there, where there is one.
+func peerEntity(id, name, class, hop, state, remote, nodeID string, waiting int) admin.Entity {
+	return admin.Entity{
+		"name": name, "identity": "peer/" + id, "class": class, "hop": hop, "state": state, "remote": remote, "nodeId": nodeID, "waiting": uint64(max(waiting, 0)),
+	}
+}
+
+// listMesh gives the routers and components of Rembus; those that are away are there while something waits for them.
+func listMesh(m *mesh.Mesh) []admin.Entity {
+	list := []admin.Entity{}
+	for _, p := range m.Peers(maxPeers) {
+		class, state := "rembus", "away"
+		if p.Router {
+			class = "rembus-router"
+		}
+		if p.Connected {
+			state = "connected"
+		}
+		list = append(list, peerEntity(p.Hop, p.Name, class, p.Hop, state, p.Remote, "", p.Waiting+p.Asked))
+	}
+	return list
+}
+
+// listRouters gives the routers of our kind at the other end of connections of AMQP, whoever dialled, and those that events are linked with.
+func listRouters(n *forwarder.Node, ev *events.Router) []admin.Entity {
+	list := []admin.Entity{}
+	for _, c := range n.Connections() {
+		if c.NodeID != "" {
+			id := strconv.FormatUint(c.ID, 10)
+			list = append(list, peerEntity(id, c.Container, "router", "", "connected", c.Remote, c.NodeID, 0))
+		}
+	}
+	for _, c := range ev.Connections() {
+		if c.Router {
+			list = append(list, peerEntity(c.Name, c.Component, "event-router", "event-conn:"+strings.TrimPrefix(c.Name, "event:"), "connected", c.Remote, "", 0))
+		}
 	}
 	return list
 }

@@ -22,7 +22,7 @@ were dropped, by reason: droppedBusy, droppedGone, droppedLate, droppedRefused. 
 and routers), eventsKept and eventBytesKept (for replay), eventsEvicted (their window was over), eventsForgotten (for want of memory);
 components and eventLinks (connected), componentsSlowed and componentsDisconnected (by the limits of what waits); behind (receivers
 detached for that), eventsMissed (by hops, which cannot be told) and replayed (events that receivers got again). What $management does is in none of these: management
-(requests), managementAnswers and managementUnanswered. Uptime is in seconds.`,
+(requests), managementAnswers and managementUnanswered. Uptime is in seconds. Counters at 0 are shown with -o wide, json and yaml.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return r.status(c.Context()) },
 	}
@@ -32,7 +32,7 @@ func (r *run) status(ctx context.Context) error {
 	if r.file != "" {
 		return usage("status: a file has none: give --url")
 	}
-	m, err := r.manager(ctx)
+	m, err := r.caller(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,16 @@ func (r *run) status(ctx context.Context) error {
 			}
 		}
 		sort.Strings(names[rest:])
-		for _, name := range names {
+		zero := 0
+		for i, name := range names {
+			if n, ok := whole(entity[name]); ok && n == 0 && i >= rest && !p.wide {
+				zero++
+				continue
+			}
 			p.columns(name, fmt.Sprint(entity[name]))
+		}
+		if zero > 0 {
+			p.line(fmt.Sprintf("and %s at 0, which -o wide shows", plural(zero, "counter")))
 		}
 	})
 }
