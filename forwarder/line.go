@@ -14,11 +14,11 @@ import (
 // line is the outlet of one AMQP link: the copies that wait for it, in order, and the link that takes them. A line to a receiver
 // that attached lives as long as its link; a line to a dialled peer outlives the connection.
 type line struct {
-	n       *Node
-	dialled *peer  // nil: a receiver attached here
-	*toHop         // nil for a receiver
-	node    string // of a receiver that another node attached: its id
-	ordered bool   // of a receiver: its address has an order, see Replayer
+	n        *Node
+	dialled  *peer     // nil: a receiver attached here
+	*toHop             // nil for a receiver
+	follower *follower // of a receiver whose address has an order, see Replayer
+	node     string    // of a receiver that another node attached: its id
 
 	busy        atomic.Int32 // copies queued, and sent without an outcome
 	queued      atomic.Int32 // copies queued, as of the last publish
@@ -140,7 +140,7 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 	}
 	for _, cp := range copies {
 		cp.line, cp.state = ln, copyQueued
-		if ln.ordered && cp.isOrdered() {
+		if ln.tells() && cp.mayNotMiss() {
 			cp.expires = cp.lastsUntil()
 		}
 		if ln.mustWait(cp) {
@@ -206,7 +206,7 @@ func (ln *line) publish() (wake []*inlink) {
 // enqueue puts a copy in the line; one that the line does not take is added to back, with its outcome.
 func (ln *line) enqueue(cp *Copy, back []*Copy) []*Copy {
 	if !ln.hasPlace(cp) {
-		if ln.ordered && cp.isOrdered() && !cp.hasAlternative() {
+		if ln.tells() && cp.mayNotMiss() && !cp.hasAlternative() {
 			ln.fallBehind()
 		}
 		ln.busy.Add(-1)
@@ -341,6 +341,9 @@ func (ln *line) offer(cp *Copy) bool {
 func (ln *line) handed(cp *Copy, settled bool, r engine.SendResult) bool {
 	if r == engine.Refused {
 		return false
+	}
+	if ln.follower != nil {
+		ln.follower.began(cp.in.tag, settled, r)
 	}
 	ln.began(cp, settled)
 	if settled && r == engine.Complete {

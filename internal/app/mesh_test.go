@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/mesh"
 	"github.com/fingerpost/fingerpost/internal/websocket"
 )
@@ -144,5 +147,32 @@ func TestReloadChangesTheAdminsOfTheMesh(t *testing.T) {
 	admins = "dan"
 	if !may("carol", "load_config") || may("carol", "broker_config") || !may("dan", "broker_config") {
 		t.Error("after load_config the admins are not as configured")
+	}
+}
+
+// A router lists its neighbours of the mesh: those that connect, and those that it connects to.
+func TestPeersAreListed(t *testing.T) {
+	start := func(text string) (*App, string) {
+		t.Helper()
+		var ready bytes.Buffer
+		a, err := Start(func() (Config, error) { return parseConfig([]byte(text)) }, slog.New(slog.DiscardHandler), &ready)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(a.Stop)
+		url, _ := strings.CutPrefix(strings.TrimSpace(ready.String()), "ready rembus+")
+		return a, url
+	}
+	hub, url := start("name: hub\nlisteners: [{url: 'rembus+ws://127.0.0.1:0'}]")
+	leaf, _ := start("name: leaf\nlisteners: [{url: 'rembus+ws://127.0.0.1:0'}]\nmesh: {peers: [{url: '" + url + "'}]}")
+	is := func(e admin.Entity) bool {
+		return e["class"] == "rembus-router" && e["state"] == "connected" && e["hop"] == "peer:leaf" // the link's name, at both ends
+	}
+	for _, at := range []*App{hub, leaf} {
+		for until := time.Now().Add(20 * time.Second); !slices.ContainsFunc(listMesh(at.mesh), is); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatalf("%s has no such peer: %v", at.config.Name, listMesh(at.mesh))
+			}
+		}
 	}
 }

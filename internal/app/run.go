@@ -153,7 +153,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		a.Stop()
 		return nil, err
 	}
-	registerNode(core, a.node, a.relay, a.events)
+	registerNode(core, a.node, a.relay, a.events, a.mesh)
 	lines, err := a.listen()
 	if err == nil {
 		var more []string

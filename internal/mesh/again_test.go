@@ -15,20 +15,20 @@ import (
 // tube is what a link between two routers goes through, which can be cut.
 type tube struct {
 	ln net.Listener
-	to func() string
 
 	mu    sync.Mutex // guards what follows
+	to    string
 	isCut bool
 	conns []net.Conn
 }
 
-func layTube(t *testing.T, to func() string) *tube {
+func layTube(t *testing.T) *tube {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &tube{ln: ln, to: to}
+	w := &tube{ln: ln}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -46,12 +46,12 @@ func layTube(t *testing.T, to func() string) *tube {
 func (w *tube) pass(near net.Conn) {
 	defer near.Close()
 	w.mu.Lock()
-	cut := w.isCut
+	cut, to := w.isCut, w.to
 	w.mu.Unlock()
 	if cut {
 		return
 	}
-	far, err := net.Dial("tcp", w.to())
+	far, err := net.Dial("tcp", to)
 	if err != nil {
 		return
 	}
@@ -101,8 +101,8 @@ type apart struct {
 
 func newApart(t *testing.T, n int, edges ...[2]int) *apart {
 	a := &apart{t: t, edges: edges, routers: make([]*router, n), subs: make([]*client, n), pubs: make([]*client, n), sent: make([]int, n)}
-	for _, e := range edges {
-		a.tubes = append(a.tubes, layTube(t, func() string { return a.routers[e[1]].ws }))
+	for range edges {
+		a.tubes = append(a.tubes, layTube(t))
 	}
 	for i := range n {
 		a.dirs, a.tables, a.got = append(a.dirs, t.TempDir()), append(a.tables, routetable.New()), append(a.got, map[string]int{})
@@ -127,6 +127,13 @@ func (a *apart) begin(i int) {
 	o := restOptions(a.dirs[i])
 	o.Name = fmt.Sprintf("r%d", i)
 	a.routers[i] = startRouterAs(a.t, a.tables[i], o, fmt.Sprintf("%016x", i+1))
+	for k, e := range a.edges {
+		if e[1] == i {
+			a.tubes[k].mu.Lock()
+			a.tubes[k].to = a.routers[i].ws
+			a.tubes[k].mu.Unlock()
+		}
+	}
 }
 
 func (a *apart) join(i int) {

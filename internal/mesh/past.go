@@ -90,9 +90,9 @@ func (s *rest) idOf(line []byte) (id ID, ok bool) {
 	if len(known) > 0 {
 		return readID(known)
 	}
-	var head [32]byte
-	n, _ := hex.Decode(head[:], text[:min(len(text)&^1, 2*len(head))])
-	p := parser{b: head[:n], left: 3}
+	var room [2 * maxHead]byte
+	head, _ := unescape(room[:0], text[:min(len(text), len(room))])
+	p := parser{b: head, left: 3}
 	if h, err := readHead(p.b); err == nil {
 		p.at = h.length
 	}
@@ -102,6 +102,9 @@ func (s *rest) idOf(line []byte) (id ID, ok bool) {
 	}
 	return s.idAt(stamp), p.err == nil
 }
+
+// maxHead is how many bytes of a frame precede the end of its id at most.
+const maxHead = 2 + 2 + 2 + maxID
 
 // idAt is by which id routers know what was kept under a stamp and has none.
 func (s *rest) idAt(stamp int64) ID {

@@ -20,8 +20,9 @@ import (
 // Data at rest: every publish that is taken is kept for a while, so that a component that comes later, or comes back, gets what it has missed (rembus.md, 7.2).
 // As in the files of twins (acks.go) it is lines, in the order that it happened:
 //
-//	STAMP NAME HEX       NAME has published: the frame. STAMP is nanoseconds since 1970 in 16 hexadecimal digits, more than that of the line before
-//	STAMP NAME ID HEX    the same, where routers know it by an id that the frame has not
+//	STAMP NAME FRAME       NAME has published. STAMP is nanoseconds since 1970 in 16 hexadecimal digits, more than that of the line before. The
+//	                       frame has "\e" for its escape characters (1b) and "\n" for its ends of line, each behind an escape character
+//	STAMP NAME ID FRAME    the same, where routers know it by an id that the frame has not: hexadecimal digits, which begin no frame
 //
 // They are in parts: files, each of the name of its first stamp; only the last grows, and what is too old or too much is forgotten by the part. A line is
 // written before its publish is acknowledged, and outlives the process then; a crash of the machine may take the last ones away. Without a directory parts
@@ -161,7 +162,9 @@ func (s *rest) add(from string, f *Frame, id ID) int64 {
 		s.tooLarge++
 		return 0
 	}
-	s.last = max(time.Now().UnixNano(), s.last+1)
+	if s.last++; len(s.lines) == 0 { // else the clock was just looked at
+		s.last = max(time.Now().UnixNano(), s.last)
+	}
 	s.frame = AppendFrame(s.frame[:0], f)
 	s.lines = appendRecord(s.lines, s.last, from, id, s.frame)
 	s.recorded++
@@ -207,7 +210,59 @@ func appendRecord(b []byte, stamp int64, from string, id ID, frame []byte) []byt
 	if id.n > 0 {
 		b = append(hex.AppendEncode(b, id.Bytes()), ' ')
 	}
-	return append(hex.AppendEncode(b, frame), '\n')
+	return append(appendEscaped(b, frame), '\n')
+}
+
+// Escapes of bytes of a frame that would end its line, and of the escape character.
+const (
+	escape     = 0x1b
+	escapedEnd = 'n'
+	escapedOne = 'e'
+)
+
+// appendEscaped appends a frame as it stands in a line.
+func appendEscaped(b, frame []byte) []byte {
+	next := func(c byte, from int) int {
+		if n := bytes.IndexByte(frame[from:], c); n >= 0 {
+			return from + n
+		}
+		return len(frame)
+	}
+	end, one := next('\n', 0), next(escape, 0)
+	for at := 0; ; {
+		n := min(end, one)
+		b = append(b, frame[at:n]...)
+		if n == len(frame) {
+			return b
+		}
+		if at = n + 1; n == end {
+			b, end = append(b, escape, escapedEnd), next('\n', at)
+		} else {
+			b, one = append(b, escape, escapedOne), next(escape, at)
+		}
+	}
+}
+
+// unescape appends the frame that text, which has no end of line, stands for.
+func unescape(b, text []byte) (frame []byte, ok bool) {
+	for {
+		n := bytes.IndexByte(text, escape)
+		if n < 0 {
+			return append(b, text...), true
+		}
+		b = append(b, text[:n]...)
+		switch {
+		case n+1 == len(text):
+			return b, false
+		case text[n+1] == escapedEnd:
+			b = append(b, '\n')
+		case text[n+1] == escapedOne:
+			b = append(b, escape)
+		default:
+			return b, false
+		}
+		text = text[n+2:]
+	}
 }
 
 // escapeName is how a name stands in a line.
@@ -230,8 +285,8 @@ var errRecord = errors.New("not a line of a publish")
 // cutRecord cuts what follows the stamp of a line.
 func cutRecord(line []byte) (name, id, text []byte, ok bool) {
 	name, text, ok = bytes.Cut(bytes.TrimSuffix(line[stampDigits+1:], []byte("\n")), []byte(" "))
-	if before, after, two := bytes.Cut(text, []byte(" ")); two {
-		id, text = before, after
+	if ok && len(text) > 0 && text[0] < 0x80 {
+		id, text, ok = bytes.Cut(text, []byte(" "))
 	}
 	return name, id, text, ok
 }
@@ -252,10 +307,10 @@ func parseRecord(line, room []byte, f *Frame) (stamp int64, from string, frame [
 	if from, err = url.PathUnescape(string(name)); err != nil {
 		return 0, "", room, err
 	}
-	frame, err = hex.AppendDecode(room[:0], text)
-	if err == nil {
-		err = ParseFrame(frame, f)
+	if frame, ok = unescape(room[:0], text); !ok {
+		return 0, "", frame, errRecord
 	}
+	err = ParseFrame(frame, f)
 	if err == nil && f.Type != Publish {
 		err = errRecord
 	}

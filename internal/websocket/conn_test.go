@@ -540,3 +540,43 @@ func plainly(text []byte, limit int64) (messages []string) {
 		messages = append(messages, string(message))
 	}
 }
+
+// lateSender is a peer that goes on sending for a while after it was told that it may not.
+type lateSender struct {
+	net.Conn // none
+	reads    int
+	closed   bool
+	early    bool // it was closed before all was sent
+}
+
+func (l *lateSender) Read(p []byte) (int, error) {
+	if l.reads == 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(lingerWait / 4)
+	l.reads--
+	return len(p), nil
+}
+
+func (l *lateSender) Write(p []byte) (int, error)      { return len(p), nil }
+func (l *lateSender) SetReadDeadline(time.Time) error  { return nil }
+func (l *lateSender) SetWriteDeadline(time.Time) error { return nil }
+func (l *lateSender) CloseWrite() error                { return nil }
+func (l *lateSender) Close() error {
+	l.early = !l.closed && l.reads > 0
+	l.closed = true
+	return nil
+}
+
+// What a peer still sends when it is told of a close is read, so that no reset overtakes that: to its end, or for a while.
+func TestAPeerThatStillSendsIsWaitedFor(t *testing.T) {
+	for reads, early := range map[int]bool{1: false, 30: false, 1000: true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &lateSender{reads: reads}
+			New(l, nil, false, Options{}).End(TooBig, "the message is too long")
+			if !l.closed || l.early != early {
+				t.Errorf("%d reads: closed %t, before the end %t", reads, l.closed, l.early)
+			}
+		})
+	}
+}
