@@ -55,6 +55,7 @@ Exit status: 0; 1 a failure while running; 2 bad usage, configuration or tables.
 			return err
 		},
 	}
+	cmd.SetFlagErrorFunc(badFlag)
 	fl := cmd.Flags()
 	fl.StringVar(&f.config, "config", "", "configuration `FILE`; none is read by default")
 	fl.StringVar(&f.name, "name", "", "`NAME` of this router")
@@ -81,6 +82,11 @@ func noArguments(_ *cobra.Command, args []string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is no flag: a table is given as --table FILE, a configuration as --config FILE; router --help lists the flags", args[0])
+}
+
+// badFlag says where to look.
+func badFlag(_ *cobra.Command, err error) error {
+	return fmt.Errorf("%w: router --help lists the flags", err)
 }
 
 // noneEmpty refuses a flag whose value is empty: that is a variable of a script that is not set, and to keep no state, say, would tell nobody.

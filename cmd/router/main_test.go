@@ -45,6 +45,16 @@ func TestArgumentsAreRefused(t *testing.T) {
 	}
 }
 
+func TestABadFlagSaysWhereToLook(t *testing.T) {
+	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
+	cmd.SetFlagErrorFunc(badFlag)
+	cmd.SetArgs([]string{"--lisen", "amqp://127.0.0.1:1"})
+	const want = "unknown flag: --lisen: router --help lists the flags"
+	if err := cmd.Execute(); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestAnEmptyVariableIsNone(t *testing.T) {
 	t.Setenv("FINGERPOST_STATE", "")
 	t.Setenv("FINGERPOST_TABLE", "")
