@@ -150,6 +150,51 @@ func TestReloadChangesTheAdminsOfTheMesh(t *testing.T) {
 	}
 }
 
+// A router that connects to another and loses it says that once, and of no component that bears its own name.
+func TestALostPeerIsNoComponent(t *testing.T) {
+	var ready bytes.Buffer
+	start := func(text string, log *slog.Logger) *App {
+		t.Helper()
+		a, err := Start(func() (Config, error) { return parseConfig([]byte(text)) }, log, &ready)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(a.Stop)
+		return a
+	}
+	lines := make(logLines, 100)
+	next := func(wanted string) {
+		t.Helper()
+		for {
+			select {
+			case line := <-lines:
+				if strings.Contains(line, "a component has gone") {
+					t.Errorf("the log says %s", line)
+				}
+				if strings.Contains(line, wanted) {
+					return
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("the log does not say %q", wanted)
+			}
+		}
+	}
+	hub := start("name: hub\nlisteners: [{url: 'rembus+ws://127.0.0.1:0'}]", slog.New(slog.DiscardHandler))
+	url, _ := strings.CutPrefix(strings.TrimSpace(ready.String()), "ready rembus+")
+	start("name: leaf\nlisteners: [{url: 'rembus+ws://127.0.0.1:0'}]\nmesh: {peers: [{url: '"+url+"'}]}", slog.New(slog.NewTextHandler(lines, nil)))
+	next("connected to a router")
+	hub.Stop()
+	next("a router is away")
+}
+
+// logLines gives each line of a log.
+type logLines chan string
+
+func (l logLines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
 // A router lists its neighbours of the mesh: those that connect, and those that it connects to.
 func TestPeersAreListed(t *testing.T) {
 	start := func(text string) (*App, string) {

@@ -319,7 +319,9 @@ func (m *Mesh) left(t *twin, l *link) {
 		t.giveUp()
 	} else {
 		m.saveAcks(t)
-		m.o.Log.Info("a component has gone", "component", t.name, "from", l.from)
+		if l.dialled == nil { // else it is a router, of which run tells
+			m.o.Log.Info("a component has gone", "component", t.name, "from", l.from)
+		}
 	}
 	l.inform("connection_down", t)
 }
