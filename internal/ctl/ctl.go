@@ -267,6 +267,9 @@ func buildVersion() versionView {
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, argv []string) error {
 		if err := check(c, argv); err != nil {
+			if c.HasSubCommands() {
+				return usage("%s: %q is no command: %s --help lists them", c.Name(), argv[0], c.CommandPath())
+			}
 			return usage("%s: %s: %s%s", c.Name(), countText(len(argv)), giveText(c), strayValue(c, argv))
 		}
 		return nil

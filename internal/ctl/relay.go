@@ -69,7 +69,7 @@ func (r *run) relayOptions(c *cobra.Command, a *relayAccess) (o relay.Options, e
 		return o, usage("--url: scheme %q: the relay is at ws, wss, http and https", u.Scheme)
 	}
 	if o.Domain = cmp.Or(a.domain, r.env.Getenv("ROUTECTL_RELAY_DOMAIN")); o.Domain == "" {
-		return o, usage("no domain: give --domain")
+		return o, usage("no domain: give --domain, or ROUTECTL_RELAY_DOMAIN")
 	}
 	o.Token, err = a.secret(r.env.Getenv)
 	return o, err

@@ -19,7 +19,7 @@ func statusCommand(r *run) *cobra.Command {
 (outcomes told to senders); discarded (the route is null); unrouted (no route), of those
 refused handlerGone (there was one) and notWired; loops; problems (rows that cannot be reached); and pre-settled copies that
 were dropped, by reason: droppedBusy, droppedGone, droppedLate, droppedRefused. Of events: events (taken), eventsUnrouted (of these, without a subscriber), eventCopies (queued for components
-and routers), eventsKept and eventBytesKept (for replay), eventsEvicted (their window was over), eventsForgotten (for want of memory);
+and routers), eventsKept and eventBytesKept (for replay; memory, by pages of 256 KiB), eventsEvicted (their window was over), eventsForgotten (for want of memory);
 components and eventLinks (connected), componentsSlowed and componentsDisconnected (by the limits of what waits); behind (receivers
 detached for that), eventsMissed (by hops, which cannot be told) and replayed (events that receivers got again). What $management does is in none of these: management
 (requests), managementAnswers and managementUnanswered. Uptime is in seconds. Counters at 0 are shown with -o wide, json and yaml.`,
