@@ -135,7 +135,7 @@ const warmed = 16
 func (s *Session) warm(id, last uint32) {
 	w := &s.unsettledOut
 	for n := uint32(1); n < min(warmed, last-id+1, w.n); n++ {
-		if d := w.ring[(id+n)&w.mask()]; d != nil {
+		if d := w.ring[(id+n)&w.mask()].v; d != nil {
 			s.warmth += d.id
 		}
 	}
