@@ -64,12 +64,12 @@ type Copy struct {
 	out  engine.OutDelivery // the outlet's
 
 	// Set by the node before an outlet gets the copy, and not changed while it has it.
-	group, target int32  // of in.plan, and of the group
-	tried         uint64 // any and first groups: the rows tried so far, of the first 63
-	expires       int64  // Unix nanoseconds: not sent by then, it is given back
-	droppable     bool   // a full hop drops it: it does not count, or nothing holds its sender back
-	timed         bool   // its time with a receiver has a limit
-	acquired      bool   // somebody had it before
+	group, target int32     // of in.plan, and of the group
+	row           *rowCount // of the target
+	expires       int64     // Unix nanoseconds: not sent by then, it is given back
+	droppable     bool      // a full hop drops it: it does not count, or nothing holds its sender back
+	timed         bool      // its time with a receiver has a limit
+	acquired      bool      // somebody had it before
 
 	// Under the lock of in.conn.
 	tap  bool // does not count: optional, or pre-settled and of a hop that is slow
@@ -91,7 +91,8 @@ type rarely struct {
 	due         int64     // Unix nanoseconds: a receiver released it, it is tried again then; 0 at once
 	releases    uint32    // times that it was tried again because it was released
 	attempts    uint32    // times it was sent before, to a peer that went away
-	triedAround []triedOf // what Copy.tried is, of groups around the copy's own
+	tried       uint64    // any and first groups: the rows tried before the copy's own, of the first 63
+	triedAround []triedOf // what tried is, of groups around the copy's own
 }
 
 // had is what the copy has of it, to be read.

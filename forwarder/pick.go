@@ -23,7 +23,11 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 	d.copies, d.later = d.copies[:0], d.later[:0]
 	at := d.conn.clock()
 	d.conn.use(p)
-	d.certain(p.roots, at)
+	if p.sole {
+		d.addCopy(0, 0, at)
+	} else {
+		d.certain(p.roots, at)
+	}
 	for _, gi := range d.later {
 		d.oneOf(gi, b, at)
 	}
@@ -93,6 +97,9 @@ func (d *delivery) isLoose() bool { return d.Settled && d.link != nil && d.link.
 
 // copies is the most copies that a message can have.
 func (p *plan) copies() int {
+	if p.sole {
+		return 1
+	}
 	n := 0
 	for i := range p.groups {
 		n += len(p.groups[i].targets)
@@ -170,24 +177,24 @@ func (d *delivery) copyTo(o Outlet) *Copy {
 }
 
 func (d *delivery) addCopy(group, target int32, at int64) {
-	t := &d.plan.groups[group].targets[target]
+	t := d.plan.at(group, target)
 	n := len(d.copies)
 	d.copies = d.copies[:n+1] // there is room, and it is all zero: see dispatch and recycle
 	c := &d.copies[n]
 	c.in, c.group, c.target, c.tap = d, group, target, t.optional
-	c.tried, c.expires = 1<<min(target, 63), d.expiry(at, t)
+	c.row, c.expires = t.row, d.expiry(at, t)
 	d.copied(t)
 }
 
 // copied tallies a copy that goes to a target; discarding is none.
 func (d *delivery) copied(t *planTarget) {
-	if t.hop.Scheme != "null" {
+	if !t.isNull {
 		d.conn.tally(t.row).copied++
 	}
 }
 
 // planned is the target that the copy goes to.
-func (c *Copy) planned() *planTarget { return &c.in.plan.groups[c.group].targets[c.target] }
+func (c *Copy) planned() *planTarget { return c.in.plan.at(c.group, c.target) }
 
 func (c *Copy) outlet() Outlet { return c.planned().outlet }
 
