@@ -29,8 +29,8 @@ func (p *plan) askedFor(l *inlink, d *delivery) string {
 	if p.found {
 		return p.address
 	}
-	if d.as != "" {
-		return d.as
+	if as := d.had().as; as != "" {
+		return as
 	}
 	if to, ok := d.To(); ok {
 		return string(to)

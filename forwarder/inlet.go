@@ -46,7 +46,7 @@ type conn struct {
 	thirsty        []*inlink     // links whose credit is to be looked at before the next flush
 	tallies        *tallies      // made when the first message comes
 	counts         connCounts    // as the tallies, of the node
-	warmth         int           // of nothing: what warm reads has to go somewhere
+	warmth         int32         // of nothing: what warm reads has to go somewhere
 	streams        []*stream     // that come in
 	room           chan struct{} // one of them may have gone on; nil before there was one
 
@@ -55,6 +55,7 @@ type conn struct {
 	// Owned by the reader; Transfer and AfterInput run there.
 	batch  batch
 	groups []routetable.Group
+	later  []int32 // of a message: any and first groups, picked when the copies that go in any case are made
 }
 
 func (c *conn) node() *Node { return c.n }
@@ -262,7 +263,7 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 		return
 	}
 	if l.isNeighbour() {
-		d.as = l.target
+		d.has().as = l.target
 	}
 	if c.isRepeat(l, d) {
 		d.answer(Outcome{Kind: wire.Accepted})

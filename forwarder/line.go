@@ -295,9 +295,9 @@ func (ln *line) offer(cp *Copy) bool {
 			ln.over(cp, rejected(condLoop, "the message has been at the next node before"))
 			return true
 		}
-		head, body = m.head, m.Payload[m.scan.Bare:]
+		head, body = m.had().head, m.Payload[m.scan.Bare:]
 	} else if m.marked {
-		head, body = m.plain, m.Payload[m.scan.Bare:]
+		head, body = m.had().plain, m.Payload[m.scan.Bare:]
 	}
 	if m.until != 0 || cp.acquired {
 		at := ln.c.clock()
@@ -364,7 +364,7 @@ func (ln *line) began(cp *Copy, settled bool) {
 // rewritten is the copy's own head, in memory that is used again where the message goes in one frame.
 func (ln *line) rewritten(cp *Copy, at int64) []byte {
 	m := &cp.in.Message
-	if m.stream == nil && ln.l.Fits(len(m.Payload)+len(m.head)+64) {
+	if m.stream == nil && ln.l.Fits(len(m.Payload)+len(m.had().head)+64) {
 		ln.scratch = ln.ownHead(ln.scratch[:0], cp, at)
 		return ln.scratch
 	}

@@ -14,13 +14,14 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 		d.makeHead(n.id)
 	}
 	if d.marked && p.received {
-		d.plain = d.appendPlain(append(d.plain[:0], d.scan.Header.Of(d.Payload)...))
+		x := d.has()
+		x.plain = d.appendPlain(append(x.plain[:0], d.scan.Header.Of(d.Payload)...))
 	}
 	// The copies are pointed at once they are in the batch, so their slice gets its full size first.
 	if most := p.copies(); cap(d.copies) < most {
 		d.copies = make([]Copy, 0, most)
 	}
-	d.copies, d.later = d.copies[:0], d.later[:0]
+	d.copies, d.conn.later = d.copies[:0], d.conn.later[:0]
 	at := d.conn.clock()
 	d.conn.use(p)
 	if p.sole {
@@ -28,10 +29,10 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 	} else {
 		d.certain(p.roots, at)
 	}
-	for _, gi := range d.later {
+	for _, gi := range d.conn.later {
 		d.oneOf(gi, b, at)
 	}
-	d.pending = len(d.copies)
+	d.pending = int32(len(d.copies))
 	d.count(at)
 	if d.stream != nil {
 		d.stream.makeTails(d)
@@ -113,7 +114,7 @@ func (d *delivery) certain(groups []int32, at int64) {
 	for _, gi := range groups {
 		g := &d.plan.groups[gi]
 		if g.pick != routetable.PickAll {
-			d.later = append(d.later, gi)
+			d.conn.later = append(d.conn.later, gi)
 			continue
 		}
 		for ti := range g.targets {

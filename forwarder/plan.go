@@ -211,8 +211,8 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 		}
 	}
 	to, hasTo := m.To()
-	if m.as != "" {
-		to, hasTo = []byte(m.as), true
+	if as := m.had().as; as != "" {
+		to, hasTo = []byte(as), true
 	}
 	p := l.plans.noTo
 	shares := hasTo && !l.hasTarget && !l.c.direct && l.inside == ""

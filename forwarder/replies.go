@@ -170,8 +170,8 @@ func (c *conn) takeReply(d *delivery) bool {
 	s := &d.scan
 	if raw, ok, err := wire.LookupAnnotation(s.DeliveryAnnotations.Of(d.Payload), towardKey); err == nil && ok {
 		if text, ok := textOf(raw); ok {
-			at := s.DeliveryAnnotations.Start + bytes.Index(s.DeliveryAnnotations.Of(d.Payload), text) // or the same text, before it
-			s.To, s.HasTo = wire.Span{Start: at, End: at + len(text)}, true
+			at := s.DeliveryAnnotations.Start + uint32(bytes.Index(s.DeliveryAnnotations.Of(d.Payload), text)) // or the same text, before it
+			s.To, s.HasTo = wire.Span{Start: at, End: at + uint32(len(text))}, true
 		}
 	}
 	if to, ok := d.To(); ok {

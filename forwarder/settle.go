@@ -166,9 +166,21 @@ func (n *Node) settle(copies []*Copy) {
 const warmed = 16
 
 func (c *conn) warm(copies []*Copy) {
-	for _, cp := range copies[:min(warmed, len(copies))] {
+	copies = copies[:min(warmed, len(copies))]
+	for _, cp := range copies {
 		if cp != nil && cp.in.conn == c {
 			c.warmth += cp.in.pending
+		}
+	}
+	for _, cp := range copies {
+		if cp == nil || cp.in.conn != c {
+			continue
+		}
+		if cp.in.in != nil {
+			c.warmth += int32(cp.in.in.ID)
+		}
+		if cp.row != nil {
+			c.warmth += int32(cp.row.place)
 		}
 	}
 }
@@ -204,7 +216,7 @@ func (d *delivery) copyDone(c *Copy, again *[]*Copy) {
 // finish settles a delivery by the outcomes of all its copies.
 func (d *delivery) finish() {
 	var o Outcome
-	if d.in != nil || d.told != nil {
+	if d.in != nil || d.had().told != nil {
 		o = d.aggregate()
 	}
 	d.answer(o)
@@ -221,14 +233,14 @@ func (d *delivery) answer(o Outcome) {
 	if d.in != nil {
 		d.conn.countOutcome(d.link, o.Kind)
 		held = d.tell(o)
-		if o.Kind != wire.Accepted && d.way != (way{}) {
-			d.conn.n.repeats.forget(d.way)
+		if w := d.had().way; o.Kind != wire.Accepted && w != (way{}) {
+			d.conn.n.repeats.forget(w)
 		}
 		d.in = nil
 	}
-	if d.told != nil {
-		d.told(o)
-		d.told = nil
+	if told := d.had().told; told != nil {
+		told(o)
+		d.more.told = nil
 	}
 	if d.link != nil && !held {
 		d.link.room(1)
@@ -254,6 +266,9 @@ func (d *delivery) tell(o Outcome) (held bool) {
 
 // aggregate makes one outcome of those of the non-optional copies (DESIGN §5, end to end).
 func (d *delivery) aggregate() Outcome {
+	if len(d.copies) == 1 && !d.copies[0].tap && d.copies[0].outcome.Kind == wire.Accepted { // mostly
+		return Outcome{Kind: wire.Accepted}
+	}
 	var count [wire.Modified + 1]int
 	counted, loops := 0, 0
 	only := -1
