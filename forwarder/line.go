@@ -13,30 +13,34 @@ import (
 
 // line is the outlet of one AMQP link: the copies that wait for it, in order, and the link that takes them. A line to a receiver
 // that attached lives as long as its link; a line to a dialled peer outlives the connection.
+//
+// What a copy touches comes first, in one line of a processor's cache: of many receivers, none has it there.
 type line struct {
-	n       *Node
-	dialled *peer  // nil: a receiver attached here
-	*toHop         // nil for a receiver
-	node    string // of a receiver that another node attached: its id
-	ordered bool   // of a receiver: its address has an order, see Replayer
+	dialled *peer // nil: a receiver attached here
 
-	busy        atomic.Int32 // copies queued, and sent without an outcome
+	mu       *sync.Mutex // the lock of the connection or of the peer; guards what follows, up to busy
+	c        *conn       // nil while away
+	l        *engine.Link
+	*traffic        // nil until the first copy: most receivers are idle
+	sent     uint64 // copies, and pieces of streams
+
+	busy     atomic.Int32 // copies queued, and sent without an outcome
+	gone     atomic.Bool
+	listed   atomic.Bool // of a receiver: on Node.active
+	ordered  bool        // of a receiver: its address has an order, see Replayer
+	toRouter bool        // of a receiver: another node attached it
+
+	n      *Node
+	*toHop        // nil for a receiver
+	node   string // where toRouter: the other node's id
+
+	slow        atomic.Bool  // over the soft limit for slowAfter, and not empty since
 	queued      atomic.Int32 // copies queued, as of the last publish
 	queuedBytes atomic.Int64
-	gone        atomic.Bool
-	slow        atomic.Bool // over the soft limit for slowAfter, and not empty since
-	listed      atomic.Bool // of a receiver: on Node.active
 	wanted      atomic.Bool // there are wants
 
 	wantMu sync.Mutex // a leaf; guards wants
 	wants  []*inlink  // links without credit for want of room here
-
-	mu *sync.Mutex // the lock of the connection or of the peer; guards what follows
-	c  *conn       // nil while away
-	l  *engine.Link
-	s  *engine.Session // its own, where the lines of the peer are apart
-
-	*traffic // nil until the first copy: most receivers are idle
 }
 
 // toHop is what a line to a dialled hop has besides.
@@ -46,29 +50,30 @@ type toHop struct {
 	noName bool // null target
 
 	// Guarded by the lock of the line.
-	resend   []*Copy // of a link that just broke
-	attachAt int64   // a refused link is attached again after that
-	used     bool    // since the last tick
-	usedAt   int64   // when a tick last saw it used
-	retired  bool    // off the peer's list
+	s        *engine.Session // its own, where the lines of the peer are apart
+	resend   []*Copy         // of a link that just broke
+	attachAt int64           // a refused link is attached again after that
+	used     bool            // since the last tick
+	usedAt   int64           // when a tick last saw it used
+	retired  bool            // off the peer's list
 }
 
 // traffic is what a line has that copies use. It is guarded by the lock of the line.
 type traffic struct {
-	queue    ring
+	queue     ring
+	published int    // queue.n, as told last
+	behind    bool   // it did not take a copy of an order: its link is to be detached
+	replay    Replay // goes before the queue; nil: there is none, or no more
+
 	bytes    int
 	earliest int64     // no queued copy expires before
 	later    []*Copy   // released, to be tried again, by when they are due
 	scratch  []byte    // for headers, and what of a replay is next
-	replay   Replay    // goes before the queue; nil: there is none, or no more
 	redo     *replayed // of it, what was sent last
-	behind   bool      // it did not take a copy of an order: its link is to be detached
 	sending  *tail     // of a large message that is on its way: what is behind it waits
 
-	published int             // queue.n, as told last
 	fullSince int64           // over the soft limit since then; 0 it is not
-	sent      uint64          // copies, and pieces of streams
-	seen      uint64          // of these, at the last tick
+	seen      uint64          // line.sent, at the last tick
 	waitsAt   int64           // since this tick something waits and nothing was taken; 0 that is not so
 	stuckAt   int64           // the last tick at which it had taken nothing for stuckAfter; 0 it does take
 	shares    map[*inlink]int // while stuck: the copies in the queue, by the link they came by
@@ -491,9 +496,9 @@ func (ln *line) wakeBy(wake []*inlink) {
 
 // ring is a queue of copies.
 type ring struct {
-	buf   []*Copy // length a power of two
-	first int
 	n     int
+	first int
+	buf   []*Copy // length a power of two
 }
 
 func (r *ring) front() *Copy { return r.buf[r.first] }

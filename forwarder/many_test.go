@@ -45,7 +45,7 @@ func (p *plain) flush() {
 	}
 }
 
-// next gives the body of a frame that came; whole says that it was the last of a read. nil: the connection is over.
+// next gives the body of a frame that came; nil where the connection is over.
 func (p *plain) next() (body []byte) {
 	for {
 		rest := p.in[p.at:]
@@ -83,7 +83,7 @@ func (p *plain) receive(addresses []string, up func()) {
 		p.put((&wire.Flow{IncomingWindow: plainWindow, HasNextIncomingID: true, OutgoingWindow: plainWindow, Handle: uint32(i), HasHandle: true,
 			HasDeliveryCount: true, LinkCredit: 1 << 30, HasLinkCredit: true}).Append)
 	}
-	attached, some, first := 0, false, uint32(0)
+	attached, some, first, last := 0, false, uint32(0), uint32(0)
 	for body := p.next(); body != nil; body = p.next() {
 		switch code, _, _ := wire.PeekDescriptor(body); code {
 		case wire.CodeAttach:
@@ -93,16 +93,14 @@ func (p *plain) receive(addresses []string, up func()) {
 		case wire.CodeTransfer:
 			var t wire.Transfer
 			t.Parse(body)
-			if t.Settled {
-				break
-			}
 			if !some {
 				some, first = true, t.DeliveryID
 			}
-			if !p.hasMore() {
-				p.put((&wire.Disposition{Role: wire.RoleReceiver, First: first, Last: t.DeliveryID, Settled: true, State: []byte(wire.EncodedAccepted)}).Append)
-				some = false
-			}
+			last = t.DeliveryID
+		}
+		if some && !p.hasMore() {
+			p.put((&wire.Disposition{Role: wire.RoleReceiver, First: first, Last: last, Settled: true, State: []byte(wire.EncodedAccepted)}).Append)
+			some = false
 		}
 	}
 }
@@ -155,11 +153,11 @@ func benchmarkMany(b *testing.B, many int) {
 		payloads[i], _ = m.Append(nil)
 	}
 	var attached, running, over sync.WaitGroup
+	b.Cleanup(running.Wait) // when all are closed
 	for i := range ends {
 		attached.Add(1)
 		p := dialPlain(b, r, fmt.Sprint("receiver ", i))
 		running.Go(func() { p.receive(names[i], attached.Done) })
-		b.Cleanup(func() { p.nc.Close(); running.Wait() })
 	}
 	attached.Wait()
 	b.ReportAllocs()

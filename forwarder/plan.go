@@ -512,7 +512,7 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 	case "link":
 		if r := b.n.receiver(m.Hop.Name); r != nil {
 			t.outlet = &r.line
-			if r.node != "" {
+			if r.toRouter {
 				b.p.dialled, b.p.back = true, true
 			} else {
 				b.p.received = true

@@ -210,7 +210,7 @@ func pickOf(src *wire.Source) routetable.Pick {
 func (r *receiver) close() {
 	r.line.close()
 	switch {
-	case r.node != "":
+	case r.toRouter:
 		r.n.removeReceiver(r)
 		r.n.replies.release(r)
 		return

@@ -353,7 +353,7 @@ func (c *conn) attachReplies(l *engine.Link) {
 		return
 	}
 	r := c.newReceiver(l, replyPattern(c.peerID))
-	r.node, r.paths = c.peerID, list.New()
+	r.node, r.toRouter, r.paths = c.peerID, true, list.New()
 	if err := c.n.replies.claim(r, text); err != nil {
 		c.n.removeReceiver(r)
 		l.Context = nil

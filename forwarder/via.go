@@ -112,7 +112,10 @@ func (ln *line) router() (id string, ok bool) {
 	if ln.dialled != nil {
 		return ln.dialled.nodeID, true
 	}
-	return ln.node, ln.node != ""
+	if !ln.toRouter {
+		return "", false
+	}
+	return ln.node, true
 }
 
 // property gives a message property for predicates and hashing: an application property, else a standard one by its specification name.
