@@ -2,8 +2,8 @@ package main
 
 import "github.com/fingerpost/fingerpost/internal/house/mix"
 
-// yardstick is a lookup in NATS's list of subjects, of a table of one size. It tells how fast this machine is, at this minute, where the
-// goals were set.
+// yardstick is a lookup in NATS's list of subjects, of the exact and topic rows of a table of one size. The goals were set with other rows on
+// another machine: how much longer it takes here says what both of that make of a goal.
 type yardstick struct {
 	walk
 	there float64 // ns it took on the machine that the goals were set on

@@ -90,6 +90,9 @@ func (ln *line) checkSlow(at int64) (refs []copyRef) {
 		return nil
 	}
 	ln.slow.Store(true)
+	if ln.queue.n > 0 && ln.queue.front().isOrdered() {
+		ln.n.log.Warn("a hop of events is slow", "hop", ln.name(), "events", ln.queue.n, "bytes", ln.bytes)
+	}
 	for i := range ln.queue.n {
 		if cp := ln.queue.at(i); cp.in.Settled && !cp.droppable {
 			refs = append(refs, refTo(cp))

@@ -1,6 +1,10 @@
 package forwarder
 
-import "github.com/fingerpost/fingerpost/routetable"
+import (
+	"strings"
+
+	"github.com/fingerpost/fingerpost/routetable"
+)
 
 // Choose marks in an explanation the rows that a message would go to now: of a group with pick all every row whose hop can be
 // reached, of the others the one that would be taken if nothing changed.
@@ -40,11 +44,22 @@ func (n *Node) state(m *routetable.Explained) (present bool, busy int) {
 	return n.stateOf(hop)
 }
 
-// Unread tells whether nobody is at a hop address: a receiver, component, peer or client that is not there. Of hops that are dialled Hops tells.
+// Unread tells whether nobody is at an address that a row leads to: a receiver, component, peer or client that is not there, or a name without a row. Of
+// hops that are dialled Hops tells.
 func (n *Node) Unread(address string) bool {
 	hop, err := routetable.ParseHop(address)
-	if err != nil || hop.IsName() || hop.Scheme == "amqp" || hop.Scheme == "amqps" {
+	if err != nil || strings.Contains(address, "$") || hop.Scheme == "amqp" || hop.Scheme == "amqps" {
 		return false
+	}
+	if hop.IsName() {
+		for _, g := range n.table.Snapshot().Inner(nil, hop, nil) {
+			for i := range g.Matches {
+				if m := &g.Matches[i]; m.Problem == "" && !m.Route.Optional {
+					return false
+				}
+			}
+		}
+		return true
 	}
 	present, _ := n.stateOf(hop)
 	return !present

@@ -44,6 +44,7 @@ type counters struct {
 	droppedLate    atomic.Uint64 // pre-settled or a tap's, not sent by the delivery timeout
 	droppedRefused atomic.Uint64 // pre-settled, no row, not allowed, or more than the hop takes
 	behind         atomic.Uint64 // receivers that were detached because too many events waited for them
+	eventsMissed   atomic.Uint64 // copies of events that did not reach a hop, which cannot be told
 	expired        atomic.Uint64 // messages, or copies, whose time to live was over
 	overdue        atomic.Uint64 // copies of a fan-out that their receiver had for too long
 
@@ -112,7 +113,7 @@ func (n *Node) Counters() map[string]uint64 {
 		"droppedLate": c.droppedLate.Load(), "droppedRefused": c.droppedRefused.Load(),
 		"handlerGone": c.handlerGone.Load(), "notWired": c.notWired.Load(),
 		"management": c.management.Load(), "managementAnswers": c.managementAnswers.Load(), "managementUnanswered": c.managementUnanswered.Load(),
-		"behind": c.behind.Load(), "replayed": c.replayed.Load(), "expired": c.expired.Load(), "overdue": c.overdue.Load(),
+		"behind": c.behind.Load(), "eventsMissed": c.eventsMissed.Load(), "replayed": c.replayed.Load(), "expired": c.expired.Load(), "overdue": c.overdue.Load(),
 		"streamed": c.streamed.Load(), "aborted": c.aborted.Load(), "stalled": c.stalled.Load(),
 	}
 }

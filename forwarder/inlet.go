@@ -49,6 +49,7 @@ type conn struct {
 	warmth         int32         // of nothing: what warm reads has to go somewhere
 	streams        []*stream     // that come in
 	room           chan struct{} // one of them may have gone on; nil before there was one
+	lying          *inlink       // whose message has come in part, which lies in the reader's buffer
 
 	ahead atomic.Bool // one of them is too far ahead of its copies, perhaps
 
@@ -99,6 +100,7 @@ type inlink struct {
 
 	used    int         // messages taken and not yet done with
 	size    int         // of the link's messages, a running mean; 0 none has come
+	lies    []byte      // the first part of a message, in the reader's buffer; nil but for conn.lying
 	parts   []byte      // of a message that comes in several frames
 	stream  *stream     // of a large message that comes in
 	frame   int         // bytes of the largest frame of one in several frames
@@ -206,11 +208,9 @@ func (c *conn) Transfer(d *engine.InDelivery, payload []byte, last bool) {
 	case d.First && last:
 		c.message(l, d, payload, false, nil)
 	case d.First:
-		l.parts = bigBuffer(2 * len(payload))
-		l.stream = nil
-		c.part(l, d, payload, false)
+		c.firstPart(l, d, payload)
 	default:
-		c.part(l, d, payload, last)
+		c.nextPart(l, d, payload, last)
 	}
 }
 
@@ -353,6 +353,11 @@ func (c *conn) tapped(l *inlink, d *delivery, p *plan) {
 	reason := "only optional routes match"
 	if p.unread != "" {
 		reason = reasonNobodyReads
+	} else if p.unserved != "" {
+		reason = reasonNotWired
+		if _, ok := c.n.table.Snapshot().Emptied(p.unserved); ok {
+			reason = reasonHandlerGone
+		}
 	}
 	c.n.unrouted(l, d, reason)
 	if d.Settled {
@@ -419,6 +424,7 @@ func (c *conn) TakeWork() amqp.Work {
 
 // BeforeFlush writes the rows of links that came or went, adds what was counted to the rows, and gives new credit to the links that have room.
 func (c *conn) BeforeFlush() {
+	c.pickUp()
 	if len(c.rows) > 0 {
 		c.writeRows()
 	}
@@ -508,7 +514,7 @@ func (l *inlink) grant() {
 // Aborted throws away what had come of a message.
 func (c *conn) Aborted(d *engine.InDelivery) {
 	l := d.Link().Context.(*inlink)
-	l.parts = nil
+	l.dropParts()
 	if l.stream != nil {
 		l.stream.abort()
 	}
@@ -587,9 +593,15 @@ func (c *conn) Closed(err error) {
 
 // Sent: a pre-settled copy that went in pieces has left.
 func (c *conn) Sent(d *engine.OutDelivery) {
+	if x, ok := d.Context.(*replayed); ok && d.Link() == nil {
+		x.to.mark(x.tag)
+	}
 	cp, ok := d.Context.(*Copy)
 	if !ok {
 		return
+	}
+	if f := cp.line.follower; f != nil && d.Link() == nil {
+		f.mark(cp.in.Tag())
 	}
 	t := cp.had().tail
 	if cp.line.sending == t {
@@ -618,8 +630,14 @@ func (c *conn) Settled(d *engine.OutDelivery, kind wire.StateKind, raw []byte) {
 
 // OutDropped: a copy was on a link that is gone.
 func (c *conn) OutDropped(d *engine.OutDelivery, begun bool) {
-	if cp, ok := d.Context.(*Copy); ok {
-		cp.line.dropped(cp)
+	switch x := d.Context.(type) {
+	case *Copy:
+		if f := x.line.follower; f != nil {
+			f.lost(x.in.Tag())
+		}
+		x.line.dropped(x)
+	case *replayed:
+		x.to.lost(x.tag)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // Connection is a connection that is open, for people.
@@ -41,6 +42,7 @@ type Link struct {
 	InFlight   int    // messages taken and not done with; copies queued, or sent without an outcome
 	Messages   uint64 // that came, or copies that were handed over
 	Limited    bool   // no row matches its target: one message at a time
+	Backlog           // of a receiver
 }
 
 // HopState is a peer that the table names and the node dials, for people.
@@ -51,6 +53,7 @@ type HopState struct {
 	Links   int
 	Waiting int    // copies queued, and sent without an outcome
 	Copies  uint64 // that were handed to it; of hops beyond the hundredth, of all of those
+	Backlog
 }
 
 // connections gives the connections in the order of their ids.
@@ -116,6 +119,7 @@ func (c *conn) listLinks(most int) []Link {
 			x.Class, x.Address, x.InFlight, x.Messages, x.Limited = own.class().String(), own.target, own.used, own.messages, own.limited
 		case *receiver:
 			x.Class, x.Address, x.InFlight, x.Messages = linkReceiver.String(), own.address, own.Busy(), own.copiesSent()
+			x.Backlog = own.backlog()
 		case *line:
 			x.Class, x.Address, x.InFlight, x.Messages = linkHop.String(), own.target, own.Busy(), own.sent
 		default:
@@ -133,6 +137,56 @@ func (ln *line) copiesSent() uint64 {
 		return 0
 	}
 	return ln.sent
+}
+
+// Backlog is what waits for a hop.
+type Backlog struct {
+	Depth   int           // copies queued
+	Bytes   int           // of these
+	Slow    bool          // it was over the soft limit, and has not had all since
+	Stalled time.Duration // it has taken nothing of it for so long, as far as the clock has seen
+}
+
+// backlog is what waits for the line. Called under the lock.
+func (ln *line) backlog() (b Backlog) {
+	if ln.traffic == nil {
+		return b
+	}
+	b = Backlog{Depth: ln.queue.n + len(ln.later), Bytes: ln.bytes, Slow: ln.slow.Load()}
+	if ln.waitsAt != 0 && ln.sent == ln.seen {
+		b.Stalled = time.Duration(now() - ln.waitsAt)
+	}
+	return b
+}
+
+// add adds what waits for another line of the same hop.
+func (b *Backlog) add(x Backlog) {
+	b.Depth += x.Depth
+	b.Bytes += x.Bytes
+	b.Slow = b.Slow || x.Slow
+	b.Stalled = max(b.Stalled, x.Stalled)
+}
+
+// name is what the hop is called, for people.
+func (ln *line) name() string {
+	switch {
+	case ln.dialled != nil:
+		return endpointText(&ln.dialled.endpoint)
+	case ln.l != nil:
+		if r, ok := ln.l.Context.(*receiver); ok {
+			return r.origin() + ", of " + label(r.address)
+		}
+	}
+	return "a receiver"
+}
+
+// HopName is what Hops calls the peer that a row's address leads to; empty where it is none that is dialled.
+func HopName(address string) string {
+	h, err := routetable.ParseHop(address)
+	if err != nil || h.Scheme != "amqp" && h.Scheme != "amqps" {
+		return ""
+	}
+	return endpointText(h)
 }
 
 // Hops gives the peers that the node keeps, by name.
@@ -162,6 +216,9 @@ func (p *peer) state() HopState {
 	for _, ln := range p.all() {
 		x.Links++
 		x.Waiting += ln.Busy()
+		ln.mu.Lock()
+		x.add(ln.backlog())
+		ln.mu.Unlock()
 	}
 	return x
 }

@@ -18,16 +18,15 @@ import (
 type line struct {
 	dialled *peer // nil: a receiver attached here
 
-	mu       *sync.Mutex // the lock of the connection or of the peer; guards what follows, up to busy
+	mu       *sync.Mutex // the lock of the connection or of the peer; guards what follows, up to follower
 	c        *conn       // nil while away
 	l        *engine.Link
-	*traffic        // nil until the first copy: most receivers are idle
-	sent     uint64 // copies, and pieces of streams
+	*traffic // nil until the first copy: most receivers are idle
 
+	follower *follower    // of a receiver whose address has an order, see Replayer
 	busy     atomic.Int32 // copies queued, and sent without an outcome
 	gone     atomic.Bool
 	listed   atomic.Bool // of a receiver: on Node.active
-	ordered  bool        // of a receiver: its address has an order, see Replayer
 	toRouter bool        // of a receiver: another node attached it
 
 	n      *Node
@@ -61,7 +60,8 @@ type toHop struct {
 // traffic is what a line has that copies use. It is guarded by the lock of the line.
 type traffic struct {
 	queue     ring
-	published int    // queue.n, as told last
+	sent      uint64 // copies, and pieces of streams
+	published int32  // queue.n, as told last
 	behind    bool   // it did not take a copy of an order: its link is to be detached
 	replay    Replay // goes before the queue; nil: there is none, or no more
 
@@ -73,7 +73,7 @@ type traffic struct {
 	sending  *tail     // of a large message that is on its way: what is behind it waits
 
 	fullSince int64           // over the soft limit since then; 0 it is not
-	seen      uint64          // line.sent, at the last tick
+	seen      uint64          // sent, at the last tick
 	waitsAt   int64           // since this tick something waits and nothing was taken; 0 that is not so
 	stuckAt   int64           // the last tick at which it had taken nothing for stuckAfter; 0 it does take
 	shares    map[*inlink]int // while stuck: the copies in the queue, by the link they came by
@@ -145,7 +145,7 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 	}
 	for _, cp := range copies {
 		cp.line, cp.state = ln, copyQueued
-		if ln.ordered && cp.isOrdered() {
+		if ln.tells() && cp.mayNotMiss() {
 			cp.expires = cp.lastsUntil()
 		}
 		if ln.mustWait(cp) {
@@ -161,7 +161,7 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 // tellRoom publishes how full the line is, where that has changed, and gives the links to wake that the connection does not wake itself.
 // Called under the lock.
 func (ln *line) tellRoom() (wake []*inlink) {
-	if ln.traffic == nil || ln.queue.n == ln.published {
+	if ln.traffic == nil || ln.queue.n == int(ln.published) {
 		return nil
 	}
 	wake = ln.publish()
@@ -188,7 +188,7 @@ func (ln *line) unlock() {
 // publish tells how full the line is, and gives the links that waited for room. Called under the lock.
 func (ln *line) publish() (wake []*inlink) {
 	o := &ln.n.options
-	ln.published = ln.queue.n
+	ln.published = int32(ln.queue.n)
 	ln.queued.Store(int32(ln.queue.n))
 	ln.queuedBytes.Store(int64(ln.bytes))
 	switch {
@@ -211,7 +211,7 @@ func (ln *line) publish() (wake []*inlink) {
 // enqueue puts a copy in the line; one that the line does not take is added to back, with its outcome.
 func (ln *line) enqueue(cp *Copy, back []*Copy) []*Copy {
 	if !ln.hasPlace(cp) {
-		if ln.ordered && cp.isOrdered() && !cp.hasAlternative() {
+		if ln.tells() && cp.mayNotMiss() && !cp.hasAlternative() {
 			ln.fallBehind()
 		}
 		ln.busy.Add(-1)
@@ -346,6 +346,9 @@ func (ln *line) offer(cp *Copy) bool {
 func (ln *line) handed(cp *Copy, settled bool, r engine.SendResult) bool {
 	if r == engine.Refused {
 		return false
+	}
+	if ln.follower != nil {
+		ln.follower.began(cp.in.Tag(), settled, r)
 	}
 	ln.began(cp, settled)
 	if settled && r == engine.Complete {

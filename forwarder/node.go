@@ -139,6 +139,7 @@ type Node struct {
 	draining atomic.Bool       // no more credit is given
 	schemes  map[string]Scheme // outlets of other packages, by scheme
 	changed  chan struct{}     // the table has changed
+	turn     chan struct{}     // there are turns
 	ctx      context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -146,6 +147,8 @@ type Node struct {
 	mu        sync.Mutex // guards what follows; a leaf
 	stopping  bool
 	receivers map[uint64]*receiver // by id
+	followers map[string]*follower // by who they are
+	turns     []func()
 	peers     map[string]*peer
 	active    []*line            // of receivers: all that have copies, and some that had
 	lines     map[*line]struct{} // of peers
@@ -157,7 +160,8 @@ type Node struct {
 	hopCounts map[string]*hopCount // by name
 	otherHops hopCount
 
-	lost lostTally
+	lost    lostTally
+	lacking missedTally
 }
 
 // New makes a node on a table whose commands go through core. Stop ends it.
@@ -165,8 +169,8 @@ func New(core *admin.Core, o Options) *Node {
 	o = o.withDefaults()
 	n := &Node{
 		options: o, name: o.Name, id: o.ID, log: o.Log, table: core.Table(), core: core,
-		changed: make(chan struct{}, 1), schemes: map[string]Scheme{},
-		receivers: map[uint64]*receiver{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
+		changed: make(chan struct{}, 1), turn: make(chan struct{}, 1), schemes: map[string]Scheme{},
+		receivers: map[uint64]*receiver{}, followers: map[string]*follower{}, peers: map[string]*peer{}, lines: map[*line]struct{}{},
 		limited: map[*inlink]struct{}{}, held: map[*inlink]struct{}{}, streams: map[*stream]struct{}{},
 		conns: map[uint64]*conn{}, hopCounts: map[string]*hopCount{}, otherHops: hopCount{name: otherSeries},
 		rows: rowCounts{of: map[uint64]*rowCount{}}, changedSince: (*routetable.Snapshot).ChangedSince,
@@ -279,7 +283,7 @@ func (n *Node) inFlight() int {
 	return total
 }
 
-// loop is the node's clock: timeouts, links that wait for a row, peers to be closed.
+// loop is the node's clock: timeouts, links that wait for a row, peers to be closed. It does what has its turn, too.
 func (n *Node) loop() {
 	t := time.NewTicker(250 * time.Millisecond)
 	defer t.Stop()
@@ -297,6 +301,9 @@ func (n *Node) loop() {
 			continue
 		case <-alarm.C:
 			n.ring(alarm)
+			continue
+		case <-n.turn:
+			n.takeTurns()
 			continue
 		case <-rest.C:
 			changed = n.changed
@@ -360,6 +367,7 @@ func (n *Node) tick(at int64) {
 		p.tick(at)
 	}
 	n.rows.sweep(n.table)
+	n.tellMissed()
 	n.shared.sweep(n, at)
 }
 

@@ -200,8 +200,8 @@ func tallied(r *router) (all []string) {
 
 // A row may lead to a receiver that is not attached: that is what the sender and the tally are told, whether or not a tap takes a copy.
 func TestARowToALinkThatNobodyReads(t *testing.T) {
-	r := start(t, forwarder.Options{}, "COLOSSUS --> link:backup", "HAL9000 --> link:77")
-	r.rows(row{"HAL9000", "route:TAP", optional})
+	r := start(t, forwarder.Options{}, "COLOSSUS --> link:backup", "HAL9000 --> link:77", "SKYNET --> route:NOBODY")
+	r.rows(row{"HAL9000", "route:TAP", optional}, row{"SKYNET", "route:TAP", optional})
 	tap := r.receiver("TAP", nil)
 	s := r.sender("")
 	err := s.Send(within(t), message("COLOSSUS", "x"), nil)
@@ -212,10 +212,14 @@ func TestARowToALinkThatNobodyReads(t *testing.T) {
 		t.Errorf("where a tap takes it: %v", err)
 	}
 	r.take(tap)
-	if got, want := tallied(r), []string{"HAL9000 nobody reads 1", "COLOSSUS nobody reads 1"}; !slices.Equal(got, want) {
+	if err := s.Send(within(t), message("SKYNET", "x"), nil); condition(err) != "amqp:not-found" {
+		t.Errorf("where a tap takes it, and a name has no row: %v", err)
+	}
+	r.take(tap)
+	if got, want := tallied(r), []string{"SKYNET not wired 1", "HAL9000 nobody reads 1", "COLOSSUS nobody reads 1"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	for address, want := range map[string]bool{"link:backup": true, "link:77": true, "amqp://127.0.0.1:1": false, "null": false, "TAP": false, "topic:x": false, "bad://": false} {
+	for address, want := range map[string]bool{"link:backup": true, "link:77": true, "amqp://127.0.0.1:1": false, "null": false, "TAP": false, "route:TAP": false, "route:HAL9000": false, "topic:x": true, "bad://": false} {
 		if got := r.node.Unread(address); got != want {
 			t.Errorf("%s: unread is %v", address, got)
 		}

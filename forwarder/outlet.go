@@ -25,6 +25,11 @@ type Outlet interface {
 	Busy() int
 }
 
+// Asked is an Outlet that may be one of requests: of those that are equally busy the first gets the next, where receivers take turns.
+type Asked interface {
+	IsAsked() bool
+}
+
 // Scheme finds the outlets of one scheme of hop addresses.
 type Scheme interface {
 	// Outlet gives the hop's outlet; nil where there is no such hop. row is the one that leads to it, and name what was looked up last and led to

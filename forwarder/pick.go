@@ -248,7 +248,10 @@ func (d *delivery) balanceAmong(g *planGroup, b *batch, lo, hi int, tried uint64
 	case routetable.Weighted:
 		return g.weighted(lo, hi, usable)
 	case routetable.LeastBusy:
-		best, bestBusy, turn := -1, 0, int(g.turn.Add(1))
+		best, bestBusy, turn := -1, 0, 0
+		if !g.inOrder {
+			turn = int(g.turn.Add(1))
+		}
 		for k := range hi - lo {
 			i := lo + (turn+k)%(hi-lo)
 			if !usable(i) {
@@ -291,7 +294,10 @@ func (g *planGroup) prepare() {
 	if g.pick != routetable.PickAny {
 		return
 	}
+	g.inOrder = true
 	for i := range g.targets {
+		a, ok := g.targets[i].outlet.(Asked)
+		g.inOrder = g.inOrder && ok && a.IsAsked()
 		h := fnv.New64a()
 		h.Write([]byte(g.targets[i].hop.Key))
 		g.targets[i].seed = h.Sum64()

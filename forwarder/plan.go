@@ -62,6 +62,7 @@ type planGroup struct {
 	balance  routetable.Balance
 	hashKey  string
 	turn     *atomic.Uint32 // round robin: of the group's first row
+	inOrder  bool           // least busy: of equals the first, not each in turn
 	outer    leaf           // the row, a name, that led here
 	isOnly   bool           // what that row leads to is one hop of this group
 	schedule []int32        // weighted: the targets of the lowest order in the turns that they get, spread evenly

@@ -74,19 +74,20 @@ func (c *conn) attachReceiver(l *engine.Link) {
 	}
 	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, pick: pickOf(src)}
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
-	begins, refusal := c.replayAsked(l, address)
-	if refusal != nil {
-		l.Refuse(refusal)
-		return
+	var begins *beginning
+	if scheme, name := c.n.replayer(address); scheme != nil {
+		var refusal *engine.LinkError
+		if begins, refusal = c.replayAsked(l, scheme, name, address); refusal != nil {
+			l.Refuse(refusal)
+			return
+		}
+		r.follow(scheme, l)
 	}
-	scheme, _ := c.n.replayer(address)
-	r.ordered = scheme != nil
 	l.Context = r
 	c.n.count.by.links[linkReceiver].Add(1)
 	if begins != nil {
 		begins.r = r
-		w := c.toDo()
-		w.begins = append(w.begins, begins)
+		c.n.inTurn(begins.begin)
 		return
 	}
 	c.rows = append(c.rows, r)
@@ -208,6 +209,9 @@ func pickOf(src *wire.Source) routetable.Pick {
 
 // close gives back what the receiver did not take, and has its row withdrawn.
 func (r *receiver) close() {
+	if r.follower != nil {
+		r.follower.leave()
+	}
 	r.line.close()
 	switch {
 	case r.toRouter:

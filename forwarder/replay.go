@@ -20,15 +20,25 @@ type Replayer interface {
 	CheckReplay(name, from string) error
 
 	// Replay calls begin once, with what came to name from then on; nil is nothing. begin makes the receiver's row: what comes to the name later is not
-	// to be sent on before begin returns. No lock is held by the caller.
-	Replay(name, from string, begin func(Replay))
+	// to be sent on before begin returns. With from Restart that is what it has missed by what Left was told of who; all where nothing is known.
+	Replay(name, who, from string, begin func(Replay))
+
+	// Now gives a place in the order before all that is to come. It takes no lock.
+	Now() int64
+
+	// Left is told of a receiver that has gone, and from which place in the order on it was not handed what came.
+	Left(who string, from int64)
 }
+
+// Restart is what a receiver asks for that was here before: to go on where it was when it went.
+const Restart = "restart"
 
 // Replay is what came before, oldest first. Its methods are called under a connection's lock, and take none.
 type Replay interface {
-	// Append appends the next message, whole; nothing where there is none. Next takes it off.
+	// Append appends the next message, whole; nothing where there is none. Next takes it off, Tag is its place in the order.
 	Append(dst []byte) []byte
 	Next()
+	Tag() int64
 }
 
 // fromTime is the name of the filter, and of the property.
@@ -49,18 +59,13 @@ func (n *Node) replayer(address string) (r Replayer, name string) {
 // beginning is a receiver whose row is yet to be made, by the scheme of its address.
 type beginning struct {
 	r          *receiver
-	scheme     Replayer
 	name, from string
 	answer     *wire.Source
 	target     *wire.Target
 }
 
 // replayAsked gives what a receiver asks to have again; nil: nothing.
-func (c *conn) replayAsked(l *engine.Link, address string) (*beginning, *engine.LinkError) {
-	scheme, name := c.n.replayer(address)
-	if scheme == nil {
-		return nil, nil
-	}
+func (c *conn) replayAsked(l *engine.Link, scheme Replayer, name, address string) (*beginning, *engine.LinkError) {
 	src := l.Remote().Source
 	v, asked := src.Filter.Get(fromTime)
 	var filter wire.Map
@@ -81,7 +86,7 @@ func (c *conn) replayAsked(l *engine.Link, address string) (*beginning, *engine.
 	}
 	answer := answerTo(src, address)
 	answer.Filter = filter
-	return &beginning{scheme: scheme, name: name, from: from, answer: answer, target: l.Remote().Target}, nil
+	return &beginning{name: name, from: from, answer: answer, target: l.Remote().Target}, nil
 }
 
 // timeText reads the value of from_time: a text or a timestamp, described or not.
@@ -102,10 +107,14 @@ func timeText(v any) (string, error) {
 	return "", fmt.Errorf("%s: a text or a timestamp is wanted", fromTime)
 }
 
-// begin has the scheme make the receiver's row. Called without a lock, when that of the connection is released.
+// begin has the scheme make the receiver's row. Called in turn.
 func (b *beginning) begin() {
-	b.scheme.Replay(b.name, b.from, func(p Replay) {
-		r := b.r
+	r, f := b.r, b.r.follower
+	if b.from == Restart && f.before != nil && !f.before.end(b) {
+		return
+	}
+	f.before = nil
+	f.scheme.Replay(b.name, f.who, b.from, func(p Replay) {
 		c := r.c
 		c.lock()
 		defer c.release()
@@ -114,6 +123,9 @@ func (b *beginning) begin() {
 		}
 		if p != nil {
 			r.traffic = &traffic{replay: p}
+			f.next = p.Tag()
+		} else {
+			f.next = f.scheme.Now()
 		}
 		c.rows = append(c.rows, r)
 		r.l.Accept(b.answer, b.target, 0, engine.AttachOptions{})
@@ -122,7 +134,11 @@ func (b *beginning) begin() {
 }
 
 // replayed is a message of a replay on its way: its outcome is of no consequence.
-type replayed struct{ out engine.OutDelivery }
+type replayed struct {
+	out engine.OutDelivery
+	to  *follower
+	tag int64
+}
 
 // pumpReplay sends of a replay what the link takes; true when there is no more of it. Called under the lock.
 func (ln *line) pumpReplay() (done bool) {
@@ -149,18 +165,26 @@ func (ln *line) sendReplayed(b []byte) bool {
 	settled := ln.l.SenderMode() != engine.SenderUnsettled
 	x := ln.redo
 	if x == nil || !settled {
-		x = &replayed{}
+		x = &replayed{to: ln.follower}
 		ln.redo = x
 	}
-	x.out.Context = x
+	x.out.Context, x.tag = x, ln.replay.Tag()
 	if !ln.l.Fits(len(b)) {
 		b = bytes.Clone(b)
 	}
-	return ln.l.Send(&x.out, settled, 0, nil, b) != engine.Refused
+	sent := ln.l.Send(&x.out, settled, 0, nil, b)
+	ln.follower.began(x.tag, settled, sent)
+	return sent != engine.Refused
 }
 
-// isOrdered tells whether the copy has a place in an order: what a receiver of that order misses, it has to be told of.
+// isOrdered tells whether the copy has a place in an order.
 func (c *Copy) isOrdered() bool { return c.in.link != nil && c.in.link.inside != "" }
+
+// mayNotMiss tells whether its hop has to be told where it misses the copy: an optional row's may.
+func (c *Copy) mayNotMiss() bool { return c.isOrdered() && !c.planned().optional }
+
+// tells tells whether the line is that of a receiver that a client attached, which can be told: whichever row leads there, and whatever its address.
+func (ln *line) tells() bool { return ln.dialled == nil && !ln.toRouter }
 
 // lastsUntil is when the life of an ordered copy is over: it waits for as long as there is room.
 func (c *Copy) lastsUntil() int64 {
@@ -192,8 +216,9 @@ func (ln *line) detachBehind() {
 	}
 	ln.n.count.behind.Add(1)
 	ln.n.log.Warn("a receiver is detached: too many events wait for it", "address", r.address, "origin", r.origin(), "events", ln.queue.n, "bytes", ln.bytes)
-	ln.l.Detach(&engine.LinkError{
-		Condition: wire.CondResourceLimitExceeded,
-		Text:      "too many events wait: attach again, with the time of the last event that came as " + fromTime,
-	})
+	text := "too many events wait: attach again, with " + fromTime + ` "restart", or the time of the last event that came`
+	if ln.follower == nil {
+		text = "too many events wait: attach again; what was missed is at event:req/TYPE, with " + fromTime + ", the time of the last event that came"
+	}
+	ln.l.Detach(&engine.LinkError{Condition: wire.CondResourceLimitExceeded, Text: text})
 }

@@ -207,6 +207,9 @@ func (c *conn) ended(cp *Copy) {
 		return
 	}
 	c.n.count.ended(cp)
+	if cp.isOrdered() {
+		c.n.missed(cp)
+	}
 	switch {
 	case cp.fate == fateLate && cp.had().releases > 0:
 		t.released++

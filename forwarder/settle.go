@@ -29,8 +29,7 @@ func (c *Copy) refuse(err error) {
 	}
 }
 
-// work is what a connection's lock holder leaves for after the release: copies that are done, links that wait for room, and receivers
-// that begin with a replay.
+// work is what a connection's lock holder leaves for after the release: copies that are done, and links that wait for room.
 type work struct {
 	n      *Node
 	copies []*Copy
@@ -39,7 +38,6 @@ type work struct {
 	progress []progress
 	settled  []settledFirst
 	streams  []*stream
-	begins   []*beginning // receivers whose rows the schemes of their addresses make
 }
 
 // progress is what a receiver told of a copy that it has not answered.
@@ -72,12 +70,7 @@ func (w *work) Run() {
 		s.attend()
 	}
 	w.streams = nil
-	begins := w.begins
-	w.begins = nil
 	works.Put(w)
-	for _, b := range begins {
-		b.begin()
-	}
 }
 
 var _ amqp.Work = (*work)(nil)

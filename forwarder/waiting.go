@@ -129,7 +129,7 @@ func (l *inlink) take() {
 // close forgets a link that is gone. What waited goes with it: nobody was told that it was taken.
 func (l *inlink) close() {
 	l.l = nil
-	l.parts = nil
+	l.dropParts()
 	if l.stream != nil {
 		l.stream.abort()
 	}

@@ -181,7 +181,7 @@ func TestObjectsSurviveAKilledRouter(t *testing.T) {
 		t.Errorf("got %d %s", status, stderr)
 	}
 	list, history := b.ctl(t, "component", "list", "-o", "json"), b.ctl(t, "history")
-	if !strings.Contains(history, "component put release/prod/hello") || !strings.Contains(history, "127.0.0.1:") {
+	if !strings.Contains(history, " 1 object   component release prod hello=hello-next\n") || !strings.Contains(history, "127.0.0.1:") {
 		t.Errorf("history: %s", history)
 	}
 	b.kill()

@@ -112,7 +112,7 @@ func TestAComponentInPython(t *testing.T) {
 	if list := r.ctl(t, "connections"); !strings.Contains(list, "event:Mail%20Service") || !strings.Contains(list, "component") {
 		t.Errorf("the connections are\n%s", list)
 	}
-	if s := r.ctl(t, "status"); !strings.Contains(s, "componentsDisconnected") || !strings.Contains(s, "eventBytesKept") {
+	if s := r.ctl(t, "status", "-o", "wide"); !strings.Contains(s, "componentsDisconnected") || !strings.Contains(s, "eventBytesKept") {
 		t.Errorf("the status is\n%s", s)
 	}
 	rows := r.ctl(t, "list")

@@ -54,7 +54,8 @@ func startRelay(t testing.TB, args ...string) *relayRouter {
 func (r *relayRouter) drive(t *testing.T, args ...string) {
 	t.Helper()
 	dir := relayFiles(t)
-	cmd := exec.Command(nodeProgram, append([]string{filepath.Join(dir, "driver.mjs"), "--url", r.web, "--strict"}, args...)...)
+	args = append([]string{filepath.Join(dir, "driver.mjs"), "--url", r.web, "--strict", "--cases", "cases.yaml", "--cases", "more.yaml"}, args...)
+	cmd := exec.Command(nodeProgram, args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	text := string(out)

@@ -18,11 +18,9 @@ func (w *When) Capture(dst []Capture, property func(string) (string, bool)) (cap
 	c := capturing{property: property, captures: dst}
 	switch {
 	case !w.captures:
-	case w.root.kind == 'p':
-		c.take(&w.root.test)
-	case w.plainAnd:
-		for _, kid := range w.root.kids {
-			c.take(&kid.test)
+	case w.isPlain:
+		for i := range w.code {
+			c.take(&w.code[i].whenTest)
 		}
 	default:
 		c.node(w.root)
@@ -30,14 +28,14 @@ func (w *When) Capture(dst []Capture, property func(string) (string, bool)) (cap
 	return c.captures, c.suffix, c.hasSuffix
 }
 
-// isPlainAnd reports whether n is tests that all have to hold.
-func (n *whenNode) isPlainAnd() bool {
+// isPlain reports whether n is a test, or tests that all have to hold.
+func (n *whenNode) isPlain() bool {
 	for _, kid := range n.kids {
 		if kid.kind != 'p' {
 			return false
 		}
 	}
-	return n.kind == '&'
+	return n.kind == 'p' || n.kind == '&'
 }
 
 // capturing is an evaluation that keeps captures. Its recursion is as deep as the predicate is nested: maxWhenDepth.

@@ -38,6 +38,7 @@ type Revision struct {
 	Added    int
 	Removed  int
 	Updated  int
+	Objects  int  // that were made others
 	Gone     bool // there is no way back to it any more: it can neither be rolled back to nor compared
 }
 
@@ -102,6 +103,7 @@ func newEntry(a Author, ops []Op, e *edit, c *Change) *historyEntry {
 		Revision: Revision{
 			Revision: c.Revision, At: a.At.Round(0), User: cut(a.User, historyTextBytes), From: cut(a.From, historyTextBytes),
 			Command: command, Added: countConfigured(c.Added), Removed: countConfigured(c.Removed), Updated: countConfigured(c.Updated),
+			Objects: len(c.Objects),
 		},
 		unlisted: !listed,
 		undo:     undoOf(e, c),
@@ -227,12 +229,13 @@ var errEntry = errors.New("an entry of the history is damaged")
 const (
 	entryUnlisted = 1 << iota
 	entryHasUndo
-	entryFlags = entryUnlisted | entryHasUndo
+	entryHasObjects
+	entryFlags = entryUnlisted | entryHasUndo | entryHasObjects
 )
 
 // appendTo appends the entry as bytes that need nothing else to be read.
 //
-//	entry = flags revision time added removed updated text text text [ undo ]
+//	entry = flags revision time added removed updated [ objects ] text text text [ undo ]
 //
 // flags is one byte; time is a varint of nanoseconds since 1970; other numbers are uvarints; user, from and command are each a length and
 // bytes; the undo goes to the end.
@@ -244,9 +247,15 @@ func (x *historyEntry) appendTo(dst []byte) []byte {
 	if x.undo != nil {
 		flags |= entryHasUndo
 	}
+	if x.Objects > 0 {
+		flags |= entryHasObjects
+	}
 	dst = appendNumbers(append(dst, flags), x.Revision.Revision)
 	dst = appendSigned(dst, x.At.UnixNano())
 	dst = appendNumbers(dst, uint64(x.Added), uint64(x.Removed), uint64(x.Updated))
+	if x.Objects > 0 {
+		dst = appendNumbers(dst, uint64(x.Objects))
+	}
 	for _, s := range [...]string{x.User, x.From, x.Command} {
 		dst = appendText(dst, s)
 	}
@@ -261,8 +270,11 @@ func readEntry(b []byte) (*historyEntry, error) {
 	x.Revision.Revision = r.number()
 	x.At = time.Unix(0, r.signed())
 	x.Added, x.Removed, x.Updated = r.count(), r.count(), r.count()
+	if flags&entryHasObjects != 0 {
+		x.Objects = r.count()
+	}
 	x.User, x.From, x.Command = strings.Clone(r.text()), strings.Clone(r.text()), strings.Clone(r.text())
-	if r.bad || flags&^entryFlags != 0 || !x.unlisted && x.Revision.Revision == 0 {
+	if r.bad || flags&^entryFlags != 0 || flags&entryHasObjects != 0 && x.Objects == 0 || !x.unlisted && x.Revision.Revision == 0 {
 		return nil, errEntry
 	}
 	if flags&entryHasUndo != 0 {

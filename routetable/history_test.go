@@ -265,6 +265,10 @@ func FuzzHistoryEntry(f *testing.F) {
 		table.InsertAfter("A", "L", fmt.Sprint("h", i), WithOrigin("link:1"))
 	}
 	table.ApplyAs(Author{User: "alice", From: "here", Command: "clear"}, Op{Verb: VerbClear})
+	table.Apply(Op{Verb: VerbObject, Object: "release/a/b", Text: "c: d"})
+	if h := table.History(0, 1); h[0].Objects != 1 {
+		f.Fatalf("got %+v", h[0])
+	}
 	for b := range table.historyBytes {
 		f.Add(b)
 	}

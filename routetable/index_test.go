@@ -346,6 +346,69 @@ func TestManyOutlines(t *testing.T) {
 	check()
 }
 
+// TestLongPaths looks up addresses of many segments among patterns that leave some of them open, from the start, to the end and between.
+func TestLongPaths(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	words := []string{"a", "b", "", "device-0001", "a-segment-of-more-than-16-bytes"}
+	path := func(most int) []string {
+		parts := make([]string, 1+rnd.IntN(most))
+		for i := range parts {
+			parts[i] = words[rnd.IntN(len(words))]
+		}
+		return parts
+	}
+	found := 0
+	for range 300 {
+		table, have := New(), map[string]*pattern{}
+		do := must(t)
+		addr := path(40)
+		for range 20 {
+			// A pattern that is the address with some of it open, or nearly so.
+			parts := slices.Clone(addr)
+			for range rnd.IntN(4) {
+				parts[rnd.IntN(len(parts))] = []string{"*", "?", "a*", "*1"}[rnd.IntN(4)]
+			}
+			for range rnd.IntN(3) {
+				from := rnd.IntN(len(parts))
+				to := from + 1 + rnd.IntN(len(parts)-from)
+				parts = slices.Concat(parts[:from], []string{[]string{"**", "**", "a**", "**1", "**b**"}[rnd.IntN(5)]}, parts[to:])
+			}
+			if rnd.IntN(4) == 0 {
+				parts = append(parts, words[rnd.IntN(len(words))])
+			}
+			text := globPrefix + strings.Join(parts, "/")
+			if have[text] == nil {
+				have[text] = must2(compilePattern(text))
+				do(table.Add(text, "h"))
+			}
+		}
+		s := table.Snapshot()
+		checkTable(t, s)
+		for _, a := range []string{strings.Join(addr, "/"), strings.Join(path(40), "/"), strings.Join(addr[1:], "/")} {
+			want := 0
+			for _, p := range have {
+				if p.match(a) {
+					want++
+				}
+			}
+			if got := len(s.LookupUncached(nil, a, nil)); got != want {
+				t.Fatalf("%q finds %d rows, want %d among\n%s", a, got, want, strings.Join(rowTexts(s), "\n"))
+			}
+			found += want
+		}
+	}
+	if found < 300 {
+		t.Errorf("%d rows were found: too few to tell", found)
+	}
+}
+
+func must2[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
 // TestScanGlob holds the quick reader of simple globs to the one that takes all.
 func TestScanGlob(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))

@@ -98,6 +98,9 @@ func warning(r *Route, what string) Warning {
 func (s *Snapshot) warnRow(dst []Warning, r *Route) []Warning {
 	say := func(what string) { dst = append(dst, warning(r, what)) }
 	t, p := r.c.template, r.c.pattern
+	if r.Pattern == "" {
+		say("the pattern is empty: it matches only messages without an address")
+	}
 	if t.highest > p.groups {
 		n := "$" + strconv.Itoa(t.highest)
 		if t.highest >= maxGroup {

@@ -169,12 +169,39 @@ type Warning struct {
 	What    string `json:"what"`
 }
 
+// String is the warning in a line for people, in which long texts are cut.
 func (w Warning) String() string {
-	s := fmt.Sprintf("%s --> %s: %s", arrowField(w.Pattern), arrowField(MaskUserinfo(w.Address)), w.What)
+	s := fmt.Sprintf("%s --> %s: %s", arrowField(shown(w.Pattern)), arrowField(shown(MaskUserinfo(w.Address))), shown(w.What))
 	if w.Line > 0 {
 		s = fmt.Sprintf("line %d: %s", w.Line, s)
 	}
 	return s
+}
+
+// maxShown is the most of a text, which may have 64 KiB, that a line for people has of it.
+const maxShown = 300
+
+func shown(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return cut(s, maxShown) + "…"
+}
+
+// JoinWarnings puts lists together, each warning once: what the reader of a file says with its line, and the table without, is one.
+func JoinWarnings(lists ...[]Warning) []Warning {
+	all := []Warning{}
+	said := map[Warning]bool{}
+	for _, list := range lists {
+		for _, w := range list {
+			same := w
+			if same.Line = 0; !said[same] {
+				said[same] = true
+				all = append(all, w)
+			}
+		}
+	}
+	return all
 }
 
 // Column sets one column of an op, for Add and the other short forms.

@@ -12,6 +12,8 @@ type places struct {
 	prefix    bool // it fits more parts too
 	never     bool // it fits nothing: the pattern of Host or Path is empty
 	named     bool // a placeholder has a name
+	led       int32
+	lead      string // the first led parts, which are literal, with separators between them
 	parts     []segment
 }
 
@@ -59,6 +61,12 @@ func (p *places) parse(text string, separator byte, prefix bool) error {
 		}
 		p.named = p.named || one.name != ""
 		p.parts = append(p.parts, one)
+	}
+	for ; int(p.led) < len(p.parts) && !p.parts[p.led].wild; p.led++ {
+		if p.led > 0 {
+			p.lead += string(separator)
+		}
+		p.lead += p.parts[p.led].lit
 	}
 	p.never = len(p.parts) == 0 && !prefix && (text == "" || separator != '/')
 	return nil
@@ -146,7 +154,18 @@ func (p *places) match(text string, there bool) bool {
 	if len(p.parts) == 0 {
 		return p.prefix || there && rest == ""
 	}
-	for i := range p.parts {
+	if p.led > 0 {
+		if !strings.HasPrefix(rest, p.lead) {
+			return false
+		}
+		if rest = rest[len(p.lead):]; rest != "" && rest[0] != p.separator {
+			return false
+		}
+		if more = rest != ""; more {
+			rest = rest[1:]
+		}
+	}
+	for i := int(p.led); i < len(p.parts); i++ {
 		if !more {
 			return false
 		}
@@ -179,8 +198,11 @@ func (one *segment) fits(text string) bool {
 
 // capture appends what the placeholders took of a text that fits, and gives what is behind the parts of a prefix.
 func (p *places) capture(dst []Capture, text string) (captures []Capture, suffix string) {
-	rest := p.trim(text)
-	for i := range p.parts {
+	rest := p.trim(text)[len(p.lead):]
+	if p.led > 0 && rest != "" {
+		rest = rest[1:]
+	}
+	for i := int(p.led); i < len(p.parts); i++ {
 		var one string
 		one, rest, _ = p.cut(rest)
 		if p.parts[i].name != "" {

@@ -162,6 +162,15 @@ func (s *Snapshot) hasPattern(text string) bool {
 	return has
 }
 
+// RowsOf returns the rows of a pattern, in table order; ok is false where there are more than most of them. It looks at no other row.
+func (s *Snapshot) RowsOf(pattern string, most int) (rows []*Route, ok bool) {
+	n := 0
+	if s.recordsOf(pattern, func(record) bool { n++; return n <= most }); n > most {
+		return nil, false
+	}
+	return s.rowsOf(pattern), true
+}
+
 // rowsOf returns the rows of a pattern, in table order.
 func (s *Snapshot) rowsOf(text string) []*Route {
 	var rows []*Route

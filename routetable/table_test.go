@@ -460,7 +460,7 @@ func checkTable(t interface{ Errorf(string, ...any) }, s *Snapshot) {
 		t.Errorf("%d slots are used, the order has %d rows, counted %d", used, s.Len(), len(ids))
 	}
 	for text, rows := range byPattern {
-		if got := s.rowsOf(text); !slices.EqualFunc(got, rows, func(a, b *Route) bool { return a.ID == b.ID }) {
+		if got, _ := s.RowsOf(text, len(rows)); !slices.EqualFunc(got, rows, func(a, b *Route) bool { return a.ID == b.ID }) {
 			t.Errorf("the rows of %q are not found", text)
 		}
 		for _, r := range rows {

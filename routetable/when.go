@@ -12,20 +12,23 @@ const (
 )
 
 // When is a compiled predicate over the properties of a message.
+//
+// What an evaluation looks at lies together: of many predicates each is not in the processor's cache, and every pointer on the way is waited for.
 type When struct {
-	text string
-	code []whenOp
-	root *whenNode
-
+	code     []whenOp
 	captures bool // a test captures something
-	plainAnd bool // root is tests that all have to hold
+	isPlain  bool // the steps are tests that all have to hold
+	first    [1]whenOp
+
+	text string
+	root *whenNode
 }
 
 // whenOp is one step: a test with where to go on. Steps only go forward, so evaluation ends.
 type whenOp struct {
+	yes int32 // the next step if the test holds; whenTrue and whenFalse end
+	no  int32
 	whenTest
-	yes int // the next step if the test holds; whenTrue and whenFalse end
-	no  int
 }
 
 const (
@@ -61,6 +64,7 @@ func CompileWhen(text string) (*When, error) {
 	}
 	p := &whenParser{text: text}
 	w := &When{text: text}
+	w.code = w.first[:0]
 	tree := p.or(0)
 	if p.err == nil && p.blank() < len(text) {
 		p.fail("expected && or || or the end")
@@ -70,13 +74,13 @@ func CompileWhen(text string) (*When, error) {
 	}
 	tree.emit(w, whenTrue, whenFalse)
 	w.reverse()
-	w.root, w.captures, w.plainAnd = tree, p.captures, tree.isPlainAnd()
+	w.root, w.captures, w.isPlain = tree, p.captures, tree.isPlain()
 	return w, nil
 }
 
 // Match evaluates the predicate. property returns the text of a property by name.
 func (w *When) Match(property func(string) (string, bool)) bool {
-	at := 0
+	at := int32(0)
 	for at >= 0 {
 		op := &w.code[at]
 		if op.holds(property) {
@@ -97,15 +101,15 @@ type whenNode struct {
 }
 
 // emit appends the steps of n, last first, and returns the index of its first step. Indices count from the end until reverse.
-func (n *whenNode) emit(w *When, yes, no int) int {
+func (n *whenNode) emit(w *When, yes, no int32) int32 {
 	switch n.kind {
 	case 'p':
-		w.code = append(w.code, whenOp{n.test, yes, no})
-		return len(w.code) - 1
+		w.code = append(w.code, whenOp{yes, no, n.test})
+		return int32(len(w.code) - 1)
 	case '!':
 		return n.kids[0].emit(w, no, yes)
 	}
-	next := 0
+	next := int32(0)
 	for i := len(n.kids) - 1; i >= 0; i-- {
 		if n.kind == '&' {
 			next = n.kids[i].emit(w, yes, no)
@@ -121,11 +125,11 @@ func (n *whenNode) emit(w *When, yes, no int) int {
 // reverse puts the first step first.
 func (w *When) reverse() {
 	n := len(w.code)
-	flip := func(i int) int {
+	flip := func(i int32) int32 {
 		if i < 0 {
 			return i
 		}
-		return n - 1 - i
+		return int32(n) - 1 - i
 	}
 	for i := range w.code {
 		w.code[i].yes, w.code[i].no = flip(w.code[i].yes), flip(w.code[i].no)

@@ -10,12 +10,12 @@ import (
 // whenTest is one predicate of a when, compiled.
 type whenTest struct {
 	kind   whenTestKind
+	any    bool   // {}: any value
 	key    string // the property that it reads
+	places places
 	value  string
 	list   []string // Method
 	re     *regexp.Regexp
-	any    bool // {}: any value
-	places places
 }
 
 type whenTestKind uint8

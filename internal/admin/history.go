@@ -70,6 +70,9 @@ func (c *Core) handleHistory(_ Caller, a args) (answer, error) {
 			"revision": r.Revision, "at": wire.Timestamp(r.At.UnixMilli()), "user": r.User, "from": r.From, "command": r.Command,
 			"added": uint64(r.Added), "removed": uint64(r.Removed), "updated": uint64(r.Updated),
 		}
+		if r.Objects > 0 {
+			one["objects"] = uint64(r.Objects)
+		}
 		if r.Gone {
 			one["gone"] = true
 		}

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"iter"
 	"math"
+	"slices"
 
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -14,7 +16,8 @@ const (
 )
 
 // handleQuery answers rows of attributes over the entities of a type, or of all types. The answer's properties are
-// snapshot, for the next page, and total, the number of entities. A page may be shorter than asked for.
+// snapshot, for the next page, and total, the number of entities. A page may be shorter than asked for. Where the request
+// names a pattern, of the routes only those of that pattern are answered, unless they are more than a page.
 func (c *Core) handleQuery(caller Caller, q request) (answer, error) {
 	if err := caller.may(RoleViewer, "QUERY"); err != nil {
 		return answer{}, err
@@ -37,7 +40,7 @@ func (c *Core) handleQuery(caller Caller, q request) (answer, error) {
 	default:
 		return answer{}, refuse(StatusBadRequest, "QUERY: the body must be a map with attributeNames, got %s", kindOf(b))
 	}
-	for _, name := range []string{"entityType", "offset", "count", "snapshot"} {
+	for _, name := range []string{"entityType", "offset", "count", "snapshot", "pattern"} {
 		if _, there := q.properties[name]; !there && body[name] != nil {
 			q.properties[name] = body[name]
 		}
@@ -65,9 +68,37 @@ func (c *Core) handleQuery(caller Caller, q request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	results, total := c.page(caller, kinds, h, names, clampInt(offset), int(count))
+	routes, err := routesAsked(h.s, q.properties)
+	if err != nil {
+		return answer{}, err
+	}
+	results, total := c.page(caller, kinds, routes, names, clampInt(offset), int(count))
 	a := answer{status: StatusOK, body: map[string]any{"attributeNames": listOf(names), "results": results}}
 	return a.with("snapshot", h.token()).with("total", uint64(total)), nil
+}
+
+// asked are routes that a QUERY is about, in table order.
+type asked struct {
+	s    *routetable.Snapshot
+	n    int
+	from func(i int) iter.Seq[*routetable.Route]
+}
+
+// routesAsked gives all routes, or those of the pattern that the request names.
+func routesAsked(s *routetable.Snapshot, properties args) (asked, error) {
+	all := asked{s, s.Len(), s.RoutesFrom}
+	if !properties.has("pattern") {
+		return all, nil
+	}
+	pattern, err := properties.text("pattern")
+	if err != nil {
+		return all, err
+	}
+	rows, ok := s.RowsOf(pattern, maxPageRows)
+	if !ok {
+		return all, nil
+	}
+	return asked{s, len(rows), func(i int) iter.Seq[*routetable.Route] { return slices.Values(rows[i:]) }}, nil
 }
 
 func clampInt(n uint64) int { return int(min(n, math.MaxInt32)) }
@@ -98,7 +129,7 @@ func attributeNames(wanted []any, kinds []kind) ([]string, error) {
 }
 
 // page gives the results from offset on, over the kinds in their order, and how many there are in all.
-func (c *Core) page(caller Caller, kinds []kind, h *heldSnapshot, names []string, offset, count int) (results []any, total int) {
+func (c *Core) page(caller Caller, kinds []kind, routes asked, names []string, offset, count int) (results []any, total int) {
 	results = []any{}
 	room := maxPageBytes
 	put := func(value func(name string) any) {
@@ -118,18 +149,18 @@ func (c *Core) page(caller Caller, kinds []kind, h *heldSnapshot, names []string
 	for _, k := range kinds {
 		switch k := k.(type) {
 		case routeKind:
-			all := total + h.s.Len()
+			all := total + routes.n
 			if all <= offset {
 				total = all
 				continue
 			}
 			i := max(offset-total, 0)
 			total += i
-			for r := range h.s.RoutesFrom(i) {
-				if i++; len(results) >= count || room < 0 {
+			for r := range routes.from(i) {
+				if len(results) >= count || room < 0 {
 					break
 				}
-				put(k.reader(caller, r, func() int { return i }))
+				put(k.reader(caller, r, func() int { return routes.s.Position(r) + 1 }))
 			}
 			total = all
 		case listed:

@@ -77,7 +77,7 @@ func parseEdit(operation string, a args) (cmd Command, dryRun bool, err error) {
 	return cmd, dryRun, err
 }
 
-// maxChangeRows bounds the rows that the answer to a change names.
+// maxChangeRows bounds the rows that the answer to a change names, maxPageBytes their texts.
 const maxChangeRows = 100
 
 // changeAnswer tells what a change did: counts, the note, the warnings, and the first rows.
@@ -90,13 +90,13 @@ func changeAnswer(ch routetable.Change) answer {
 		}
 		warnings = append(warnings, w.String())
 	}
-	rows := []any{}
+	rows, room := []any{}, maxPageBytes
 	for _, part := range []struct {
 		what string
 		list []*routetable.Route
 	}{{"removed", ch.Removed}, {"updated", ch.Updated}, {"added", ch.Added}} {
 		for _, r := range part.list {
-			if len(rows) == maxChangeRows {
+			if room -= rowSize(r); len(rows) == maxChangeRows || room < 0 {
 				break
 			}
 			rows = append(rows, map[string]any{
@@ -242,13 +242,7 @@ func (c *Core) handleLoadCommit(caller Caller, a args) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	for _, w := range f.Warnings {
-		if len(ch.Warnings) < maxChangeRows && !slices.ContainsFunc(ch.Warnings, func(o routetable.Warning) bool {
-			return o.Pattern == w.Pattern && o.Address == w.Address && o.What == w.What
-		}) {
-			ch.Warnings = append(ch.Warnings, w)
-		}
-	}
+	ch.Warnings = routetable.JoinWarnings(ch.Warnings, f.Warnings)
 	return changeAnswer(ch), nil
 }
 
@@ -349,9 +343,10 @@ func (c *Core) handleLint(caller Caller, _ args) (answer, error) {
 	if s.Len() > maxLintRows {
 		return answer{}, refuse(StatusTooLarge, "LINT: the table has %d rows, and %d are looked at here: use routectl store FILE, then routectl lint FILE", s.Len(), maxLintRows)
 	}
-	list := []any{}
-	for _, w := range s.Lint() {
-		if len(list) == maxPageRows {
+	list, room := []any{}, maxPageBytes
+	warnings := s.Lint()
+	for _, w := range warnings {
+		if room -= len(w.Pattern) + len(w.Address) + len(w.What); len(list) == maxPageRows || room < 0 {
 			break
 		}
 		address := w.Address
@@ -360,7 +355,11 @@ func (c *Core) handleLint(caller Caller, _ args) (answer, error) {
 		}
 		list = append(list, map[string]any{"pattern": w.Pattern, "address": address, "what": w.What})
 	}
-	return answer{status: StatusOK, body: map[string]any{"warnings": list}}, nil
+	body := map[string]any{"warnings": list}
+	if more := len(warnings) - len(list); more > 0 {
+		body["more"] = uint64(more)
+	}
+	return answer{status: StatusOK, body: body}, nil
 }
 
 // handleTest checks expectations on the running table: expect is a list of maps with address and hops, and perhaps

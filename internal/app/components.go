@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/components"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/nats"
 )
 
@@ -24,6 +26,7 @@ type Components struct {
 	ExpiredStatus int      `yaml:"expiredStatus"` // of a request that is not answered by then; 0 is 503
 	MaxEvent      Size     `yaml:"maxEvent"`      // of an event's content; 0 is 5 MiB
 	Queue         int      `yaml:"queue"`         // events that wait for one replica; 0 is 1000
+	Subjects      string   `yaml:"subjects"`      // of NATS: "jetstream", or empty, keeps events until a replica has them; "current" is how today's brokers do it, "current-D3" those of v0.6 and v0.7
 
 	JWKS        string      `yaml:"jwks"` // file of keys that sign the tokens of components
 	TokenReview TokenReview `yaml:"tokenReview"`
@@ -56,6 +59,8 @@ func (c *Components) check() (key string, err error) {
 		return ".ttl", errors.New("it cannot be negative")
 	case c.MaxEvent > 64<<20:
 		return ".maxEvent", fmt.Errorf("%d is out of range: up to 64MiB", c.MaxEvent)
+	case c.Subjects != "" && c.Subjects != "jetstream" && c.Subjects != "current" && c.Subjects != "current-D3":
+		return ".subjects", fmt.Errorf("%q: write jetstream, current or current-D3", c.Subjects)
 	case c.Queue < 0 || c.Queue > 1<<20:
 		return ".queue", fmt.Errorf("%d is out of range: up to 1048576", c.Queue)
 	}
@@ -106,6 +111,10 @@ type broker struct {
 func (c *Components) options() (o components.Options, err error) {
 	o = components.Options{
 		MaxEvent: int(c.MaxEvent), TTL: time.Duration(c.TTL), ExpiredStatus: c.ExpiredStatus, Queue: c.Queue, Hash: Version,
+		Current: strings.HasPrefix(c.Subjects, "current"),
+	}
+	if c.Subjects == "current-D3" {
+		o.Between = proto.D3
 	}
 	if o.Objects, err = components.ReadObjects(c.File); err != nil {
 		return o, err

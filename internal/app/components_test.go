@@ -66,6 +66,7 @@ func TestComponentsConfiguration(t *testing.T) {
 		"{grpc: '127.0.0.1:1'}":                      "components.grpc: it needs components.file",
 		"{file: c.yaml, genesis: x}":                 "components.genesis",
 		"{file: c.yaml, expiredStatus: 200}":         "components.expiredStatus",
+		"{file: c.yaml, subjects: old}":              "components.subjects",
 		"{file: c.yaml, ttl: -1s}":                   "components.ttl",
 		"{file: c.yaml, maxEvent: 1GiB}":             "components.maxEvent",
 		"{file: c.yaml, queue: -1}":                  "components.queue",

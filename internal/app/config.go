@@ -337,7 +337,10 @@ func (c *Config) validate() (admin.Role, error) {
 	if key, err := c.Relay.check(); err != nil {
 		return role, c.at("relay"+key, err)
 	}
-	if key, err := c.Mesh.check(); err != nil {
+	if key, err := c.Mesh.check(func(key string) bool { _, ok := c.where[key]; return ok }); err != nil {
+		return role, c.at("mesh"+key, err)
+	}
+	if key, err := c.checkListeners(); err != nil {
 		return role, c.at("mesh"+key, err)
 	}
 	if key, err := c.Events.check(); err != nil {

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/events"
+	"github.com/fingerpost/fingerpost/internal/mesh"
 	"github.com/fingerpost/fingerpost/internal/relay"
 )
 
@@ -40,7 +42,7 @@ func (e connectionEntities) Delete(identity string) error {
 }
 
 // registerNode adds what the node can tell of itself to the door.
-func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *events.Router) {
+func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *events.Router, m *mesh.Mesh) {
 	core.Register(connectionEntities{nodeEntities{
 		"connection", []string{"class", "container", "remote", "transport", "user", "mechanism", "role", "nodeId", "since", "links", "received", "sent"},
 		func() []admin.Entity { return slices.Concat(listConnections(n), listRelay(r), listEvents(ev)) },
@@ -54,8 +56,12 @@ func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *even
 		func() []admin.Entity { return listHops(n) },
 	})
 	core.Register(nodeEntities{
+		"peer", []string{"class", "hop", "state", "remote", "nodeId", "waiting"},
+		func() []admin.Entity { return slices.Concat(listMesh(m), listRouters(n, ev)) },
+	})
+	core.Register(nodeEntities{
 		"unrouted", []string{"address", "reason", "count", "first", "last"},
-		func() []admin.Entity { return listUnrouted(n) },
+		func() []admin.Entity { return listUnrouted(n, ev) },
 	})
 }
 
@@ -142,9 +148,58 @@ func listHops(n *forwarder.Node) []admin.Entity {
 	return list
 }
 
-func listUnrouted(n *forwarder.Node) []admin.Entity {
+// maxPeers bounds the list of a mesh, whose components may be many.
+const maxPeers = 10_000
+
+// peerEntity is a neighbour of any protocol. A hop is that of rows which lead there, where there is one.
+func peerEntity(id, name, class, hop, state, remote, nodeID string, waiting int) admin.Entity {
+	return admin.Entity{
+		"name": name, "identity": "peer/" + id, "class": class, "hop": hop, "state": state, "remote": remote, "nodeId": nodeID, "waiting": uint64(max(waiting, 0)),
+	}
+}
+
+// listMesh gives the routers and components of Rembus; those that are away are there while something waits for them.
+func listMesh(m *mesh.Mesh) []admin.Entity {
 	list := []admin.Entity{}
-	for _, u := range n.Unrouted() {
+	for _, p := range m.Peers(maxPeers) {
+		class, state := "rembus", "away"
+		if p.Router {
+			class = "rembus-router"
+		}
+		if p.Connected {
+			state = "connected"
+		}
+		list = append(list, peerEntity(p.Hop, p.Name, class, p.Hop, state, p.Remote, "", p.Waiting+p.Asked))
+	}
+	return list
+}
+
+// listRouters gives the routers of our kind at the other end of connections of AMQP, whoever dialled, and those that events are linked with.
+func listRouters(n *forwarder.Node, ev *events.Router) []admin.Entity {
+	list := []admin.Entity{}
+	for _, c := range n.Connections() {
+		if c.NodeID != "" {
+			id := strconv.FormatUint(c.ID, 10)
+			list = append(list, peerEntity(id, c.Container, "router", "", "connected", c.Remote, c.NodeID, 0))
+		}
+	}
+	for _, c := range ev.Connections() {
+		if c.Router {
+			list = append(list, peerEntity(c.Name, c.Component, "event-router", "event-conn:"+strings.TrimPrefix(c.Name, "event:"), "connected", c.Remote, "", 0))
+		}
+	}
+	return list
+}
+
+// listUnrouted gives the addresses of messages that went nowhere, and the types of events that did, that of the latest first.
+func listUnrouted(n *forwarder.Node, ev *events.Router) []admin.Entity {
+	all := n.Unrouted()
+	for _, u := range ev.Unrouted() {
+		all = append(all, forwarder.Lost{Address: u.Address, Reason: strings.ToLower(u.State), Count: u.Drops, First: u.First, Last: u.Last})
+	}
+	slices.SortStableFunc(all, func(a, b forwarder.Lost) int { return b.Last.Compare(a.Last) })
+	list := []admin.Entity{}
+	for _, u := range all {
 		list = append(list, admin.Entity{
 			"name": u.Address, "identity": "unrouted/" + u.Address, "address": u.Address, "reason": u.Reason, "count": u.Count,
 			"first": u.First.UTC().Format(time.RFC3339), "last": u.Last.UTC().Format(time.RFC3339),

@@ -76,6 +76,10 @@ func (e *Events) check() (key string, err error) {
 	case e.WindowBytes != 0 && e.WindowBytes < 1<<20 || e.WindowBytes > 1<<40:
 		return ".windowBytes", fmt.Errorf("%d is out of range: 1MiB to 1024GiB", e.WindowBytes)
 	}
+	if len(e.Links) > 0 && e.Window != 0 && time.Duration(e.Window) < events.LeastLinkWindow {
+		return ".window", fmt.Errorf("%v is too short for links to other routers: at least %v, since one that breaks may be away for half of that, and what comes meanwhile has to be kept",
+			time.Duration(e.Window), events.LeastLinkWindow)
+	}
 	for i, r := range e.Restart {
 		if r.Name == "" || len(r.Command) == 0 || r.Command[0] == "" {
 			return fmt.Sprintf(".restart[%d]", i), errors.New("write {name: NAME, command: [PROGRAM, ARGUMENT…]}")
@@ -313,7 +317,11 @@ func (e Events) shown() any {
 // topology is what the pages of the HTTP listener look at.
 func (a *App) topology() *web.Topology {
 	shown := a.config.Events.Topology
-	return &web.Topology{
+	t := &web.Topology{
 		Name: a.node.Name(), ID: a.node.ID(), Version: Version, Table: a.table, Node: a.node, Events: a.events, Relay: a.relay, Mesh: a.mesh, Hidden: shown != nil && !*shown,
 	}
+	if a.components != nil {
+		t.Broker = a.components.Broker
+	}
+	return t
 }

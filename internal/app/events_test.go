@@ -32,9 +32,10 @@ func TestEventsTakeTheEnvironmentOverTheFile(t *testing.T) {
 		{name: "empty is not set", env: map[string]string{"EDRI_CACHE_TIMEOUT": "", "FINGERPOST_EVENTS_SOFT": "", "EDRI_ROUTER_OUTBOUND_QUEUE_SOFT_LIMIT": "9", "EDRI_SWITCH_HOST": "", "EDRI_SWITCH_PORT": ""}, want: Events{
 			Window: Duration(7 * time.Second), Soft: 9,
 		}},
-		{name: "a switch", env: map[string]string{"EDRI_SWITCH_PORT": "7"}, want: Events{
-			Window: Duration(7 * time.Second), Links: []EventLink{{URL: "ws://localhost:7/router/link"}},
+		{name: "a switch", env: map[string]string{"EDRI_SWITCH_PORT": "7", "EDRI_CACHE_TIMEOUT": "10"}, want: Events{
+			Window: Duration(10 * time.Second), Links: []EventLink{{URL: "ws://localhost:7/router/link"}},
 		}},
+		{name: "a switch, and a window that is too short", env: map[string]string{"EDRI_SWITCH_PORT": "7", "EDRI_CACHE_TIMEOUT": "9.9"}, bad: "events.window: 9.9s is too short for links to other routers: at least 10s"},
 		{name: "no port", env: map[string]string{"EDRI_SWITCH_PORT": "65536"}, bad: "environment EDRI_SWITCH_HOST, EDRI_SWITCH_PORT"},
 		{name: "no host", env: map[string]string{"EDRI_SWITCH_HOST": "a b"}, bad: "environment EDRI_SWITCH_HOST, EDRI_SWITCH_PORT"},
 		{name: "no window to speak of", env: map[string]string{"EDRI_CACHE_TIMEOUT": "1e-9"}, bad: "environment EDRI_CACHE_TIMEOUT: 1ns is out of range: at least 10ms"},

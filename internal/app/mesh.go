@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ import (
 type Mesh struct {
 	EID            string            `yaml:"eid"`            // marks commands that this router has seen: auto (empty), or a number from 2^32 on
 	Policy         string            `yaml:"policy"`         // how one of several exposers is chosen: first_up (empty), round_robin, less_busy
-	Admins         []string          `yaml:"admins"`         // names that may give privileged commands; empty: boss
+	Admins         []string          `yaml:"admins"`         // names that may give privileged commands; without it boss, [] nobody
 	Tenants        map[string]string `yaml:"tenants"`        // pins by tenant, "." for names without one: with it a name may be registered
 	Keys           string            `yaml:"keys"`           // directory of public keys and secrets; empty: mesh/keys in the state directory, or in memory
 	Server         bool              `yaml:"server"`         // nothing is relayed between components and routers: they reach what is here by other wires, and that reaches them
@@ -53,8 +54,33 @@ type MeshPeer struct {
 
 var policies = []string{"", "first_up", "round_robin", "less_busy"}
 
-// check says what is wrong, and under which key.
-func (m *Mesh) check() (key string, err error) {
+// unless says for which keys 0 is no value, since it would be what is taken without the key, and what to write instead.
+var unless = []struct{ key, write string }{
+	{"ackTimeout", "1ms is short"}, {"requestTimeout", "1ms is short"}, {"sendRetries", "-1 is never"}, {"maxMessage", "1KiB is the least"},
+	{"retention", "-1s is not at all"}, {"retentionBytes", "4MiB is the least"},
+}
+
+// check says what is wrong, and under which key. written tells whether a key is there.
+func (m *Mesh) check(written func(key string) bool) (key string, err error) {
+	zero := map[string]bool{
+		"ackTimeout": m.AckTimeout == 0, "requestTimeout": m.RequestTimeout == 0, "sendRetries": m.SendRetries == 0, "maxMessage": m.MaxMessage == 0,
+		"retention": m.Retention == 0, "retentionBytes": m.RetentionBytes == 0,
+	}
+	for _, u := range unless {
+		if zero[u.key] && written("mesh."+u.key) {
+			return "." + u.key, fmt.Errorf("it cannot be 0: %s", u.write)
+		}
+	}
+	if key, err := m.checkValues(); err != nil {
+		return key, err
+	}
+	if key, err := m.checkPeople(); err != nil {
+		return key, err
+	}
+	return m.checkPeers()
+}
+
+func (m *Mesh) checkValues() (key string, err error) {
 	_, err = m.mark()
 	switch {
 	case err != nil:
@@ -72,24 +98,74 @@ func (m *Mesh) check() (key string, err error) {
 	case m.SendRetries < -1 || m.SendRetries > 1000:
 		return ".sendRetries", fmt.Errorf("%d is out of range: -1 to 1000", m.SendRetries)
 	}
-	for i := range m.Peers {
-		p := &m.Peers[i]
-		switch err := mesh.CheckPeer(p.URL, p.Failovers); {
-		case err != nil:
-			return fmt.Sprintf(".peers[%d].url", i), err
-		case p.KeyFile != "" && p.SecretFile != "":
-			return fmt.Sprintf(".peers[%d].secretFile", i), errors.New("keyFile and secretFile: one of them")
+	return "", nil
+}
+
+// checkPeople looks at admins and tenants.
+func (m *Mesh) checkPeople() (key string, err error) {
+	for i, name := range m.Admins {
+		err := mesh.CheckName(name)
+		if err == nil && slices.Contains(m.Admins[:i], name) {
+			err = fmt.Errorf("%q is there already", name)
+		}
+		if err != nil {
+			return fmt.Sprintf(".admins[%d]", i), err
+		}
+	}
+	for _, tenant := range slices.Sorted(maps.Keys(m.Tenants)) {
+		switch {
+		case tenant != "." && (tenant == "" || tenant[0] == '.' || mesh.CheckName("x."+tenant) != nil):
+			return ".tenants", fmt.Errorf("%q is no tenant: write what follows the first dot of its names, or \".\" for those without", tenant)
+		case m.Tenants[tenant] == "":
+			return ".tenants." + tenant, errors.New("the pin is empty: with it anybody could register a name")
 		}
 	}
 	return "", nil
 }
 
-// admins are who may give privileged commands, nil where that is not configured.
-func (m *Mesh) admins() []string {
-	if len(m.Admins) == 0 {
-		return nil
+func (m *Mesh) checkPeers() (key string, err error) {
+	links := map[string]bool{}
+	for i := range m.Peers {
+		p := &m.Peers[i]
+		key, err := p.check()
+		if url, _ := mesh.CheckPeer(p.URL); err == nil && links[p.As+" "+url] {
+			key, err = ".url", fmt.Errorf("%s is there already by the same name", p.URL)
+		} else {
+			links[p.As+" "+url] = true
+		}
+		if err != nil {
+			return fmt.Sprintf(".peers[%d]%s", i, key), err
+		}
 	}
-	return m.Admins
+	return "", nil
+}
+
+func (p *MeshPeer) check() (key string, err error) {
+	url, err := mesh.CheckPeer(p.URL)
+	if err != nil {
+		return ".url", err
+	}
+	urls := []string{url}
+	for i, u := range p.Failovers {
+		url, err := mesh.CheckPeer(u)
+		if err == nil && slices.Contains(urls, url) {
+			err = fmt.Errorf("%s is there already", u)
+		}
+		if err != nil {
+			return fmt.Sprintf(".failovers[%d]", i), err
+		}
+		urls = append(urls, url)
+	}
+	secure := func(url string) bool { return strings.HasPrefix(url, "wss:") || strings.HasPrefix(url, "tls:") }
+	switch {
+	case p.As != "" && mesh.CheckName(p.As) != nil:
+		return ".as", mesh.CheckName(p.As)
+	case p.KeyFile != "" && p.SecretFile != "":
+		return ".secretFile", errors.New("keyFile and secretFile: one of them")
+	case p.CA != "" && !slices.ContainsFunc(urls, secure):
+		return ".ca", errors.New("it is for wss and tls")
+	}
+	return "", nil
 }
 
 // mark reads the eid; 0 is auto.
@@ -114,33 +190,64 @@ func (m *Mesh) files() []*string {
 	return names
 }
 
-// options reads the files of a peer.
-func (p *MeshPeer) options(name string) (o mesh.PeerOptions, err error) {
+// options reads the files of a peer. key is that of one that cannot be read.
+func (p *MeshPeer) options(name string) (o mesh.PeerOptions, key string, err error) {
 	o = mesh.PeerOptions{URL: p.URL, As: cmp.Or(p.As, name), Failovers: p.Failovers}
 	if p.CA != "" {
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 		if o.TLS.RootCAs, err = readAuthorities(p.CA); err != nil {
-			return o, err
+			return o, ".ca", err
 		}
 	}
 	if p.SecretFile != "" {
 		o.Secret, err = readPassword(p.SecretFile)
+		return o, ".secretFile", err
 	}
 	if p.KeyFile != "" {
 		o.Key, err = mesh.ReadKey(p.KeyFile)
 	}
-	return o, err
+	return o, ".keyFile", err
+}
+
+// checkListeners holds the mesh to the listeners.
+func (c *Config) checkListeners() (key string, err error) {
+	listens := slices.ContainsFunc(c.Listeners, func(l Listener) bool { return isRembus(l.URL) })
+	if c.Mesh.HTTPSubscribe && !(listens && c.HTTP.on()) {
+		return ".httpSubscribe", errors.New("it needs http.listen and a listener of Rembus")
+	}
+	for i, p := range c.Mesh.Peers {
+		url, _ := mesh.CheckPeer(p.URL)
+		for _, l := range c.Listeners {
+			if own, err := mesh.CheckPeer(strings.TrimPrefix(l.URL, "rembus+")); err == nil && isRembus(l.URL) && own == url {
+				return fmt.Sprintf(".peers[%d].url", i), fmt.Errorf("%s is this router", p.URL)
+			}
+		}
+	}
+	return "", nil
+}
+
+// checkMesh reads the files of the mesh.
+func (c *Config) checkMesh() error {
+	if info, err := os.Stat(c.Mesh.Keys); c.Mesh.Keys != "" && err == nil && !info.IsDir() {
+		return c.at("mesh.keys", fmt.Errorf("%s is no directory", c.Mesh.Keys))
+	}
+	for i := range c.Mesh.Peers {
+		if _, key, err := c.Mesh.Peers[i].options(""); err != nil {
+			return c.at(fmt.Sprintf("mesh.peers[%d]%s", i, key), err)
+		}
+	}
+	return nil
 }
 
 // joinMesh connects to the routers that are configured.
 func (a *App) joinMesh(name string) error {
 	for i := range a.config.Mesh.Peers {
-		o, err := a.config.Mesh.Peers[i].options(name)
+		o, key, err := a.config.Mesh.Peers[i].options(name)
 		if err == nil {
-			err = a.mesh.Connect(o)
+			key, err = "", a.mesh.Connect(o)
 		}
 		if err != nil {
-			return &ConfigError{a.config.at(fmt.Sprintf("mesh.peers[%d]", i), err)}
+			return &ConfigError{a.config.at(fmt.Sprintf("mesh.peers[%d]%s", i, key), err)}
 		}
 	}
 	return nil
@@ -175,9 +282,9 @@ func (a *App) startMesh(core *admin.Core, name string) (err error) {
 		MaxMessage: int(c.MaxMessage), Retention: time.Duration(c.Retention), RetentionBytes: int(c.RetentionBytes),
 		RequestTimeout: time.Duration(c.RequestTimeout), Connections: a.config.Limits.Connections, Origins: a.config.HTTP.Origins, Log: a.log,
 	}
-	o.Admins, o.People = c.admins(), func() ([]string, map[string]string, error) {
+	o.Admins, o.People = c.Admins, func() ([]string, map[string]string, error) {
 		now, err := a.load()
-		return now.Mesh.admins(), now.Mesh.Tenants, err
+		return now.Mesh.Admins, now.Mesh.Tenants, err
 	}
 	if h, ok := a.log.Handler().(interface{ Debug(on bool) }); ok {
 		o.Debug = h.Debug

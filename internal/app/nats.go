@@ -197,6 +197,7 @@ func (a *App) openNATS() (*nats.Conn, error) {
 		return nil, &ConfigError{a.config.at("nats"+key, err)}
 	}
 	o.Name, o.Log = "broker-"+a.node.ID(), a.log
+	o.MaxMessage = int(a.config.Components.MaxEvent) * 3 / 2
 	if a.config.State != "" {
 		o.Dir = filepath.Join(a.config.State, "nats")
 	}

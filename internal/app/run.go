@@ -61,6 +61,9 @@ func Check(c Config) error {
 	if err := c.checkComponents(); err != nil {
 		return &ConfigError{err}
 	}
+	if err := c.checkMesh(); err != nil {
+		return &ConfigError{err}
+	}
 	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler)).use(c.Tables); err != nil {
 		return &ConfigError{err}
 	}
@@ -150,7 +153,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		a.Stop()
 		return nil, err
 	}
-	registerNode(core, a.node, a.relay, a.events)
+	registerNode(core, a.node, a.relay, a.events, a.mesh)
 	lines, err := a.listen()
 	if err == nil {
 		var more []string
@@ -285,7 +288,7 @@ func (a *App) Reload() error {
 		a.log.Warn("what changed here needs a restart", "keys", strings.Join(keys, " "))
 	}
 	a.secret.use(c, secured)
-	a.mesh.SetPeople(c.Mesh.admins(), c.Mesh.Tenants)
+	a.mesh.SetPeople(c.Mesh.Admins, c.Mesh.Tenants)
 	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners, a.config.HTTP = c.Tables, c.ShutdownGrace, c.Listeners, c.HTTP
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 // adapterSpec is an HTTPAdapter with its templates resolved: the value spec of an event.
@@ -26,7 +28,7 @@ type adapterSpec struct {
 type adapterCall struct{ spec adapterSpec }
 
 // routeAdapter finds the target of an event that is for an HTTPAdapter: the adapter component that is connected here, or else the broker calls.
-func (b *Broker) routeAdapter(e *Event, c *pairing) (routed, *Failure) {
+func (b *Broker) routeAdapter(e *proto.Event, c *pairing) (routed, *Failure) {
 	kind, name := e.Target.Type, e.Target.Name
 	switch {
 	case !c.dependsOn(kind, name):
@@ -46,8 +48,8 @@ func (b *Broker) routeAdapter(e *Event, c *pairing) (routed, *Failure) {
 	}
 	for i := range b.now.Load().objects.Adapters {
 		x := &b.now.Load().objects.Adapters[i]
-		id := ComponentID{Type: x.Type, App: cleanName(x.App), Name: cleanName(x.Name), Hash: x.Hash}
-		if x.Type == kind && b.streams.has(id.group()) {
+		id := proto.Component{Type: x.Type, App: cleanName(x.App), Name: cleanName(x.Name), Hash: x.Hash}
+		if x.Type == kind && b.streams.has(id.Group()) {
 			text, err := json.Marshal(spec)
 			if err != nil {
 				return routed{}, asFailure(err)
@@ -65,7 +67,7 @@ func (x *streams) has(group string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, s := range x.all {
-		if s.id.group() == group {
+		if s.id.Group() == group {
 			return true
 		}
 	}
@@ -103,13 +105,13 @@ func (b *bound) resolveText(text string) (string, error) {
 }
 
 // call makes the request of an event outside, and sends what comes back to its source. It has a goroutine of its own, up to the event's life.
-func (b *Broker) call(a *adapterCall, e *Event, from sender) {
+func (b *Broker) call(a *adapterCall, e *proto.Event, from sender) {
 	started := b.start(func() {
 		ctx, cancel := context.WithTimeout(b.ctx, time.Duration(e.TTL))
 		defer cancel()
 		start := b.o.Now()
 		answer, err := a.do(ctx, e, b.o.MaxEvent)
-		if e.Category != categoryRequest {
+		if e.Category != proto.Request {
 			from.answer(e, nil)
 			return
 		}
@@ -130,8 +132,8 @@ func (b *Broker) call(a *adapterCall, e *Event, from sender) {
 }
 
 // answerCall sends the response to a call to its source.
-func (b *Broker) answerCall(e, answer *Event, left int64, from sender) {
-	answer.ID, answer.ParentID, answer.TTL, answer.Category = newEventID(), e.ID, left, categoryResponse
+func (b *Broker) answerCall(e, answer *proto.Event, left int64, from sender) {
+	answer.ID, answer.ParentID, answer.TTL, answer.Category = proto.NewID(), e.ID, left, proto.Response
 	answer.CreateTime, answer.Span, answer.Type = b.o.Now().UnixNano(), e.Span, typeHTTP
 	answer.HasContext, answer.Context, answer.HasSource, answer.Source = true, e.Context, true, b.web
 	answer.HasTarget, answer.Target = true, e.Source
@@ -144,14 +146,14 @@ func (b *Broker) answerCall(e, answer *Event, left int64, from sender) {
 
 // done passes on what became of the answer to an event.
 type done struct {
-	e    *Event
+	e    *proto.Event
 	from sender
 }
 
-func (d done) answer(*Event, *Failure) { d.from.answer(d.e, nil) }
+func (d done) answer(*proto.Event, *Failure) { d.from.answer(d.e, nil) }
 
 // do makes the request.
-func (a *adapterCall) do(ctx context.Context, e *Event, most int) (*Event, error) {
+func (a *adapterCall) do(ctx context.Context, e *proto.Event, most int) (*proto.Event, error) {
 	r, err := a.request(ctx, e)
 	if err != nil {
 		return nil, fail(codeInvalid, "%v", err)
@@ -170,9 +172,9 @@ func (a *adapterCall) do(ctx context.Context, e *Event, most int) (*Event, error
 		return nil, fail(codeContentTooLarge, "")
 	}
 	status, _ := json.Marshal(resp.StatusCode)
-	return &Event{
+	return &proto.Event{
 		ContentType: resp.Header.Get("Content-Type"), Content: body,
-		Values: []entry{{"status", jsonText(resp.Status)}, {"statusCode", status}, {"header", jsonLists(resp.Header)}},
+		Values: []proto.Entry{{Key: "status", Value: jsonText(resp.Status)}, {Key: "statusCode", Value: status}, {Key: "header", Value: jsonLists(resp.Header)}},
 	}, nil
 }
 
@@ -186,7 +188,7 @@ func plainURLError(err error) error {
 
 // request is the HTTP request: method, headers and body of the event; the URL is the adapter's, with the event's path behind its own and the event's parameters, where
 // those of the adapter win.
-func (a *adapterCall) request(ctx context.Context, e *Event) (*http.Request, error) {
+func (a *adapterCall) request(ctx context.Context, e *proto.Event) (*http.Request, error) {
 	base, err := url.Parse(a.spec.URL)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, errors.New("the adapter's URL is none")
@@ -210,7 +212,7 @@ func (a *adapterCall) request(ctx context.Context, e *Event) (*http.Request, err
 	if err != nil {
 		return nil, errors.New("the method is none")
 	}
-	if text, ok := value(e.Values, "header"); ok {
+	if text, ok := proto.Find(e.Values, "header"); ok {
 		if v, err := parseValue(text); err == nil {
 			lists, _ := v.(map[string][]string)
 			for name, list := range lists {
@@ -232,8 +234,8 @@ func (a *adapterCall) request(ctx context.Context, e *Event) (*http.Request, err
 }
 
 // textValue is a value of an event that is a text.
-func textValue(e *Event, key string) string {
-	text, ok := value(e.Values, key)
+func textValue(e *proto.Event, key string) string {
+	text, ok := proto.Find(e.Values, key)
 	if !ok {
 		return ""
 	}

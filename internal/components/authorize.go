@@ -6,11 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 // Credentials are what a component shows.
 type Credentials struct {
-	ID          ComponentID // without BrokerID; name and app cleaned
+	ID          proto.Component // without BrokerID; name and app cleaned
 	Platform    string
 	Pod         string
 	Token       string
@@ -22,7 +24,7 @@ type Credentials struct {
 // account is the name of the account that the component has to have: its group's, or that of a part of the platform.
 func (c *Credentials) account() string {
 	if c.ID.Type == typeKubeFox {
-		return c.ID.group()
+		return c.ID.Group()
 	}
 	return c.Platform + "-" + c.ID.Name
 }

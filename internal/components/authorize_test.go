@@ -29,6 +29,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 var b64 = base64.RawURLEncoding
@@ -245,7 +247,7 @@ func TestCertificatesOfComponents(t *testing.T) {
 			defer cancel()
 			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: "Subscribe", ServerStreams: true, ClientStreams: true}, "/kubefox.proto.v1.Broker/Subscribe")
 			x.must(err)
-			me := &standin{t: t, id: ComponentID{Type: typeKubeFox, App: "hello", Name: "frontend", Hash: frontend.hash, ID: "x"}, stream: stream, ended: make(chan struct{})}
+			me := &standin{t: t, id: proto.Component{Type: typeKubeFox, App: "hello", Name: "frontend", Hash: frontend.hash, ID: "x"}, stream: stream, ended: make(chan struct{})}
 			if err := me.register(who{}); (err == nil) != ok {
 				t.Errorf("got %v", err)
 			}

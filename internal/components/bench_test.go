@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	own "github.com/fingerpost/fingerpost/internal/grpc"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 // cpu is the processor time of this process.
@@ -48,8 +50,8 @@ func BenchmarkComponentToComponent(b *testing.B) {
 	x := startBroker(b, Options{})
 	make := func(w who) *stream {
 		s := newStream(x.b, &discard{})
-		s.id = ComponentID{Type: typeKubeFox, App: w.app, Name: w.name, Hash: w.hash, ID: randomID()}
-		s.key = s.id.key()
+		s.id = proto.Component{Type: typeKubeFox, App: w.app, Name: w.name, Hash: w.hash, ID: randomID()}
+		s.key = s.id.Key()
 		x.b.streams.put(s)
 		x.must(x.b.join(s))
 		s.begin()
@@ -59,10 +61,13 @@ func BenchmarkComponentToComponent(b *testing.B) {
 	defer func() { from.end(errShutdown); to.end(errShutdown) }()
 	defer x.b.leave(from)
 	defer x.b.leave(to)
-	e := sample()
-	e.Category, e.Params, e.Content = categoryRequest, nil, []byte("hello")
-	e.Context, e.Source, e.Target = Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}, from.id, ComponentID{Type: typeKubeFox, Name: "backend"}
-	m := e.append(nil, dialect4)
+	e := &proto.Event{
+		ID: proto.NewID(), ParentID: proto.NewID(), Type: typeHTTP, Category: proto.Request, CreateTime: 1 << 60, TTL: int64(time.Minute), ContentType: "text/plain", Content: []byte("hello"),
+		HasContext: true, Context: proto.Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}, HasSource: true, Source: from.id,
+		HasTarget: true, Target: proto.Component{Type: typeKubeFox, Name: "backend"},
+		Values: []proto.Entry{{Key: "list", Value: []byte(`["a","b"]`)}, {Key: "map", Value: []byte(`{"k":["v","w"],"l":[]}`)}, {Key: "n", Value: []byte("1.5")}, {Key: "none", Value: []byte("null")}, {Key: "two", Value: []byte("2")}, {Key: "yes", Value: []byte("true")}},
+	}
+	m := e.Append(nil, proto.D4)
 	in, f := x.b.newInlet(1000), NewFinder()
 	b.ReportAllocs()
 	start := cpu()
@@ -118,7 +123,7 @@ func BenchmarkRequest(b *testing.B) {
 			q := MapRequest(r)
 			e := (&Broker{o: Options{}.withDefaults()}).requestOf(&q, r)
 			var answer frame
-			if err := conn.Invoke(r.Context(), "/s/m", frame(e.append(nil, dialect4)), &answer); err != nil {
+			if err := conn.Invoke(r.Context(), "/s/m", frame(e.Append(nil, proto.D4)), &answer); err != nil {
 				w.WriteHeader(502)
 				return
 			}
@@ -131,7 +136,7 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 // requestOf is the event of a request without a body.
-func (b *Broker) requestOf(q *Request, r *http.Request) *Event {
+func (b *Broker) requestOf(q *Request, r *http.Request) *proto.Event {
 	b.now.Store(&situation{objects: &Objects{Platform: "lab"}, released: &released{}})
 	return b.requestEvent(q, r, nil)
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -22,7 +23,7 @@ type bound struct {
 	problems []Problem
 	invalid  error // a rule was refused
 	routes   []*boundRoute
-	env      map[string][]entry // what each component is told of the environment, by its name
+	env      map[string][]proto.Entry // what each component is told of the environment, by its name
 }
 
 // boundRoute is a route of a component, in a deployment and an environment.
@@ -31,7 +32,7 @@ type boundRoute struct {
 	in     *bound
 	name   string // of the component
 	when   string // of its rows
-	target ComponentID
+	target proto.Component
 }
 
 // bind makes a deployment work in an environment. notFound says which of the two is not there, or what one of them names.
@@ -48,7 +49,7 @@ func (o *Objects) bind(k contextKey) (b *bound, notFound error) {
 	if e == nil {
 		return nil, fmt.Errorf("Environment %q not found", ve.Environment)
 	}
-	b = &bound{contextKey: k, d: d, app: cleanName(d.App), adapters: o.HTTPAdapters, env: map[string][]entry{}}
+	b = &bound{contextKey: k, d: d, app: cleanName(d.App), adapters: o.HTTPAdapters, env: map[string][]proto.Entry{}}
 	if k.manifest == "" {
 		b.vars, _ = varsOf(mergedMap(e.Vars, ve.Vars)) // checked when they were read
 		b.secrets = mergedMap(e.Secrets, ve.Secrets)
@@ -71,7 +72,7 @@ func (b *bound) bindRoutes() map[string][]*Rule {
 	rules := map[string][]*Rule{}
 	for _, name := range sortedKeys(b.d.Components) {
 		c := b.d.Components[name]
-		target := ComponentID{Type: c.Type, App: b.app, Name: cleanName(name), Hash: c.Hash}
+		target := proto.Component{Type: c.Type, App: b.app, Name: cleanName(name), Hash: c.Hash}
 		for _, r := range c.Routes {
 			rule, err := CompileRule(r.ID, r.Rule, b.vars)
 			if err != nil {
@@ -89,14 +90,14 @@ func (b *bound) bindRoutes() map[string][]*Rule {
 }
 
 // environmentOf is what a component is told of the environment: the variables of its schema, as JSON text; null is one that is not there.
-func (b *bound) environmentOf(c *Component) []entry {
-	var list []entry
+func (b *bound) environmentOf(c *Component) []proto.Entry {
+	var list []proto.Entry
 	for _, name := range sortedKeys(c.EnvVarSchema) {
 		text, err := json.Marshal(b.vars[name])
 		if err != nil {
 			text = []byte("null")
 		}
-		list = append(list, entry{name, text})
+		list = append(list, proto.Entry{Key: name, Value: text})
 	}
 	return list
 }
@@ -115,7 +116,7 @@ func (b *bound) component(name string) *Component {
 }
 
 // has reports whether a component is part of the deployment.
-func (b *bound) has(c *ComponentID) bool {
+func (b *bound) has(c *proto.Component) bool {
 	x := b.component(c.Name)
 	return x != nil && c.App == b.app && x.Type == c.Type && x.Hash == c.Hash
 }
@@ -138,8 +139,8 @@ func (b *bound) rows(kind, space string, routes map[string]*boundRoute) (rows []
 		key.manifest = "" // an environment has one
 	}
 	for i, r := range b.routes {
-		origin := originOf(kind, key.name(), r.target.address(), i)
-		more := r.Rule.rows(space, "comp:"+r.target.address(), origin)
+		origin := originOf(kind, key.name(), r.target.Address(), i)
+		more := r.Rule.rows(space, "comp:"+r.target.Address(), origin)
 		if len(more) > 0 {
 			routes[origin] = r
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/nats"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -27,6 +28,8 @@ type Options struct {
 	Queue         int           // events in the line of one stream; 0 is 1000
 	Verifiers     []Verifier    // how tokens that no identity of Objects lists are judged: the first that does not pass on decides
 	NATS          *nats.Conn    // to other brokers; nil: there are none. It is not closed here
+	Current       bool          // events go to other brokers by the subjects of today's brokers, which keep nothing; else by JetStream
+	Between       proto.Dialect // of values on their way to other brokers; those that come may have either
 	Hash          string        // of this build, for the broker's own name; empty is "fingerpost"
 	Log           *slog.Logger  // nil: no log
 	Now           func() time.Time
@@ -63,8 +66,8 @@ type Broker struct {
 	log  *slog.Logger
 	node *forwarder.Node
 	core *admin.Core
-	id   ComponentID // the broker's own
-	web  ComponentID // of the requests that come in here
+	id   proto.Component // the broker's own
+	web  proto.Component // of the requests that come in here
 
 	webKey string // its key
 
@@ -116,10 +119,10 @@ type pairing struct {
 func New(node *forwarder.Node, core *admin.Core, o Options) (*Broker, error) {
 	o = o.withDefaults()
 	b := &Broker{o: o, log: o.Log, node: node, core: core, later: later{wake: make(chan struct{}, 1)}}
-	b.id = ComponentID{Type: typeBroker, Name: "broker", Hash: o.Hash, ID: randomID()}
+	b.id = proto.Component{Type: typeBroker, Name: "broker", Hash: o.Hash, ID: randomID()}
 	b.id.BrokerID = b.id.ID
-	b.web = ComponentID{Type: typeHTTPAdapter, Name: "genesis", Hash: o.Hash, ID: randomID(), BrokerID: b.id.ID}
-	b.webKey = b.web.key()
+	b.web = proto.Component{Type: typeHTTPAdapter, Name: "genesis", Hash: o.Hash, ID: randomID(), BrokerID: b.id.ID}
+	b.webKey = b.web.Key()
 	b.inlets.New = func() any { return b.newInlet(o.Queue) }
 	b.finders.New = func() any { return NewFinder() }
 	b.contexts.Store(&map[contextKey]*pairing{})
@@ -256,7 +259,12 @@ func (b *Broker) replace(who admin.Caller, next *situation, command admin.Renew)
 	for key := range *b.contexts.Load() {
 		command.Withdraw = append(command.Withdraw, contextOrigin(key))
 	}
-	command.Rows = next.released.rows
+	if rows := b.groupRows(next.objects); rows != nil {
+		command.Withdraw = append(command.Withdraw, groupsOrigin)
+		command.Rows = append(rows, next.released.rows...)
+	} else {
+		command.Rows = next.released.rows
+	}
 	defer b.turn()()
 	c, err := b.core.Do(who, command)
 	if err == nil {
@@ -401,7 +409,7 @@ type registry struct {
 }
 
 // note keeps a registration, and tells whether it says something else than the one before.
-func (r *registry) note(c *ComponentID, def *Component) (changed bool) {
+func (r *registry) note(c *proto.Component, def *Component) (changed bool) {
 	key := c.App + "/" + c.Name + "@" + c.Hash
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 // hello serves the deployment hello-main: the frontend asks the backend whom to greet.
-func (x *testBroker) hello(d dialect) (f, b *standin) {
+func (x *testBroker) hello(d proto.Dialect) (f, b *standin) {
 	fw, bw := frontend, backend
 	fw.d, bw.d = d, d
 	f, b = x.connect(fw), x.connect(bw)
@@ -25,7 +27,7 @@ func (x *testBroker) hello(d dialect) (f, b *standin) {
 }
 
 func TestHello(t *testing.T) {
-	for d, name := range map[dialect]string{dialect4: "D4", dialect3: "D3"} {
+	for d, name := range map[proto.Dialect]string{proto.D4: "D4", proto.D3: "D3"} {
 		t.Run(name, func(t *testing.T) {
 			x := startBroker(t, Options{})
 			x.b.hint.Store(int32(d))
@@ -69,23 +71,23 @@ func TestWhatAComponentGets(t *testing.T) {
 		done <- body
 	}()
 	r := f.takes(0)
-	if r.route != 1 || string(r.Content) != "body" || r.ContentType != "text/x" || r.Type != typeHTTP || r.Category != categoryRequest || len(r.ID) != 36 {
+	if r.route != 1 || string(r.Content) != "body" || r.ContentType != "text/x" || r.Type != typeHTTP || r.Category != proto.Request || len(r.ID) != 36 {
 		t.Errorf("%+v", r)
 	}
 	for key, want := range map[string]string{
 		"url": `"http://Shop:1/prod/thing/a/b?kf-sample=1\u0026q=1"`, "host": `"shop:1"`, "path": `"/prod/thing/a/b"`, "method": `"POST"`, "pathSuffix": `"a/b"`, "queryParam": `{"kf-sample":["1"],"q":["1"]}`,
 	} {
-		if got, _ := value(r.Values, key); string(got) != want {
+		if got, _ := proto.Find(r.Values, key); string(got) != want {
 			t.Errorf("%s: got %s, want %s", key, got, want)
 		}
 	}
-	if header, _ := value(r.Values, "header"); !strings.Contains(string(header), `"X-A":["1","2"]`) || strings.Contains(string(header), "Host") {
+	if header, _ := proto.Find(r.Values, "header"); !strings.Contains(string(header), `"X-A":["1","2"]`) || strings.Contains(string(header), "Host") {
 		t.Errorf("header: %s", header)
 	}
-	if p, _ := value(r.Params, "x"); string(p) != `"thing"` || r.env["subPath"] != `"prod"` || len(r.env) != 1 {
+	if p, _ := proto.Find(r.Params, "x"); string(p) != `"thing"` || r.env["subPath"] != `"prod"` || len(r.env) != 1 {
 		t.Errorf("params %s, env %v", r.Params, r.env)
 	}
-	if r.TTL <= 0 || r.TTL > int64(time.Minute) || !r.Source.complete() || r.Target.Hash != "aaaaaaaaaaaa" || r.Target.ID != "" || !strings.Contains(string(r.Span), "kf=1") {
+	if r.TTL <= 0 || r.TTL > int64(time.Minute) || !r.Source.IsComplete() || r.Target.Hash != "aaaaaaaaaaaa" || r.Target.ID != "" || !strings.Contains(string(r.Span), "kf=1") {
 		t.Errorf("%+v", r.Event)
 	}
 	f.respond(r, 200, "done", nil)
@@ -94,8 +96,8 @@ func TestWhatAComponentGets(t *testing.T) {
 	}
 }
 
-func errorOf(e *Event) string {
-	if e.Type != typeError {
+func errorOf(e *proto.Event) string {
+	if e.Type != proto.TypeError {
 		return "no error: " + e.Type
 	}
 	f := failureOf(e.Content)
@@ -107,30 +109,30 @@ func TestEventsOfComponents(t *testing.T) {
 	x := startBroker(t, Options{})
 	f, b := x.connect(frontend), x.connect(backend)
 	b.handler = func(r *received) { b.respond(r, 200, fmt.Sprint(r.route), nil) }
-	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
+	base := &proto.Event{ID: proto.NewID(), TTL: int64(10 * time.Second), Context: proto.Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}}
 	for _, c := range []struct {
 		name   string
-		change func(e *Event)
+		change func(e *proto.Event)
 		want   string
 	}{
-		{"the default handler", func(*Event) {}, "ok -1"},
-		{"a target by name and all", func(e *Event) { e.Target = b.id; e.Target.BrokerID = x.b.id.ID }, "ok -1"},
-		{"its own routes are not the target's", func(e *Event) { e.Values = []entry{{"path", []byte(`"/qa/hello"`)}} }, "ok -1"},
-		{"no context", func(e *Event) { e.Context.Environment, e.Context.Deployment = "", "" }, "400 invalid: event target is invalid"},
-		{"no context and no target", func(e *Event) { e.Context = Context{Platform: "lab"}; e.HasTarget = false }, "400 invalid: genesis event source is not a genesis adapter"},
-		{"half a context", func(e *Event) { e.Context.Environment = "" }, "400 invalid: event context is invalid"},
-		{"half a target", func(e *Event) { e.Target.Hash = "x" }, "400 invalid: event target is invalid"},
-		{"a target that is not deployed", func(e *Event) { e.Target.Name = "other" }, "502 component mismatch"},
-		{"an adapter that nobody depends on", func(e *Event) { e.Target = ComponentID{Type: typeHTTPAdapter, Name: "none"} }, "502 component mismatch"},
-		{"an environment that is not there", func(e *Event) { e.Context.Environment = "none" }, `404 not found: VirtualEnvironment "none" not found`},
-		{"no target, and no route", func(e *Event) { e.HasTarget = false }, "404 route not found"},
+		{"the default handler", func(*proto.Event) {}, "ok -1"},
+		{"a target by name and all", func(e *proto.Event) { e.Target = b.id; e.Target.BrokerID = x.b.id.ID }, "ok -1"},
+		{"its own routes are not the target's", func(e *proto.Event) { e.Values = []proto.Entry{{Key: "path", Value: []byte(`"/qa/hello"`)}} }, "ok -1"},
+		{"no context", func(e *proto.Event) { e.Context.Environment, e.Context.Deployment = "", "" }, "400 invalid: event target is invalid"},
+		{"no context and no target", func(e *proto.Event) { e.Context = proto.Context{Platform: "lab"}; e.HasTarget = false }, "400 invalid: genesis event source is not a genesis adapter"},
+		{"half a context", func(e *proto.Event) { e.Context.Environment = "" }, "400 invalid: event context is invalid"},
+		{"half a target", func(e *proto.Event) { e.Target.Hash = "x" }, "400 invalid: event target is invalid"},
+		{"a target that is not deployed", func(e *proto.Event) { e.Target.Name = "other" }, "502 component mismatch"},
+		{"an adapter that nobody depends on", func(e *proto.Event) { e.Target = proto.Component{Type: typeHTTPAdapter, Name: "none"} }, "502 component mismatch"},
+		{"an environment that is not there", func(e *proto.Event) { e.Context.Environment = "none" }, `404 not found: VirtualEnvironment "none" not found`},
+		{"no target, and no route", func(e *proto.Event) { e.HasTarget = false }, "404 route not found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := f.child(base, "backend")
 			c.change(e)
 			answer := f.request(e)
 			got := "ok " + string(answer.Content)
-			if answer.Type == typeError {
+			if answer.Type == proto.TypeError {
 				got = errorOf(answer)
 				if answer.ParentID != e.ID || answer.Source != x.b.id || answer.Context != e.Context || answer.Target.ID != f.id.ID || answer.TTL <= 0 {
 					t.Errorf("the error event: %+v", answer)
@@ -141,11 +143,11 @@ func TestEventsOfComponents(t *testing.T) {
 			}
 		})
 	}
-	for _, quiet := range []func(e *Event){
-		func(e *Event) { e.Category = categoryMessage; e.Target.Name = "other" }, // fails
-		func(e *Event) { e.TTL = 0 },                     // is over
-		func(e *Event) { e.Category = categoryResponse }, // has no whole target
-		func(e *Event) { e.Type, e.Category, e.Target = typeTelemetry, categoryMessage, x.b.id },
+	for _, quiet := range []func(e *proto.Event){
+		func(e *proto.Event) { e.Category = proto.Message; e.Target.Name = "other" }, // fails
+		func(e *proto.Event) { e.TTL = 0 },                                           // is over
+		func(e *proto.Event) { e.Category = proto.Response },                         // has no whole target
+		func(e *proto.Event) { e.Type, e.Category, e.Target = proto.TypeTelemetry, proto.Message, x.b.id },
 	} {
 		e := f.child(base, "backend")
 		quiet(e)
@@ -221,7 +223,7 @@ func TestResponsesThatAreTooLarge(t *testing.T) {
 	f, b := x.connect(frontend), x.connect(backend)
 	b.handler = func(r *received) { b.respond(r, 200, strings.Repeat("x", 5<<20+1), nil) }
 	f.handler = func(r *received) {
-		if value, _ := value(r.Values, "queryParam"); strings.Contains(string(value), "call") {
+		if value, _ := proto.Find(r.Values, "queryParam"); strings.Contains(string(value), "call") {
 			answer := f.request(f.child(&r.Event, "backend"))
 			f.respond(r, 200, answer.Type+" "+string(answer.Content), nil)
 			return
@@ -304,8 +306,8 @@ func TestComponentThatNeverReads(t *testing.T) {
 	x := startBroker(t, Options{Queue: 10, TTL: 5 * time.Second}) // for the bodies to come in, too
 	lazy := x.begin(frontend)
 	close(lazy.ended)
-	lazy.write(&Event{
-		ID: newEventID(), Type: typeRegister, Category: categoryRequest, TTL: 1, HasContext: true, Context: Context{Platform: "lab"},
+	lazy.write(&proto.Event{
+		ID: proto.NewID(), Type: proto.TypeRegister, Category: proto.Request, TTL: 1, HasContext: true, Context: proto.Context{Platform: "lab"},
 		HasSource: true, Source: lazy.id, ContentType: "application/json", Content: []byte(`{"type":"KubeFox"}`),
 	})
 	large := strings.Repeat("x", 128<<10)
@@ -315,7 +317,7 @@ func TestComponentThatNeverReads(t *testing.T) {
 	}
 	b := x.connect(backend)
 	b.handler = func(r *received) { b.respond(r, 200, "well", nil) }
-	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
+	base := &proto.Event{ID: proto.NewID(), TTL: int64(10 * time.Second), Context: proto.Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}}
 	if answer := b.request(b.child(base, "backend")); string(answer.Content) != "well" {
 		t.Errorf("another component: %+v", answer)
 	}
@@ -341,15 +343,15 @@ func TestHTTPAdapter(t *testing.T) {
 	text = strings.Replace(text, "{{.Vars.who}}", "{{.Vars.who}} {{.Secrets.pw}}", 1)
 	x := startBroker(t, Options{Objects: objects(t, text)})
 	f := x.connect(frontend)
-	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
-	call := func(path string) *Event {
+	base := &proto.Event{ID: proto.NewID(), TTL: int64(10 * time.Second), Context: proto.Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}}
+	call := func(path string) *proto.Event {
 		e := f.child(base, "echo")
 		e.Target.Type, e.Type = typeHTTPAdapter, typeHTTP
-		e.Values = []entry{{"url", jsonText("http://ignored" + path)}, {"method", []byte(`"POST"`)}}
+		e.Values = []proto.Entry{{Key: "url", Value: jsonText("http://ignored" + path)}, {Key: "method", Value: []byte(`"POST"`)}}
 		return f.request(e)
 	}
 	answer := call("/sub/path?a=1")
-	header, _ := value(answer.Values, "header")
+	header, _ := proto.Find(answer.Values, "header")
 	if statusOf(answer) != 202 || !strings.Contains(string(header), `"X-Seen":["World hidden POST /base/sub/path?a=1\u0026k=v"]`) {
 		t.Errorf("%d %s %+v", statusOf(answer), header, answer)
 	}
@@ -365,7 +367,7 @@ func TestHTTPAdapter(t *testing.T) {
 // Objects change while events flow: a release moves, goes and comes back, and nobody reconnects.
 func TestReleaseMoves(t *testing.T) {
 	x := startBroker(t, Options{})
-	x.hello(dialect4)
+	x.hello(proto.D4)
 	want := func(text string) {
 		t.Helper()
 		if got := x.get("/prod/hello"); got != text {
@@ -419,7 +421,7 @@ func TestRoutesOfTheRegistration(t *testing.T) {
 
 // An adapter of the platform brings requests over gRPC.
 func TestExternalAdapter(t *testing.T) {
-	for d, name := range map[dialect]string{dialect4: "D4", dialect3: "D3"} {
+	for d, name := range map[proto.Dialect]string{proto.D4: "D4", proto.D3: "D3"} {
 		t.Run(name, func(t *testing.T) {
 			x := startBroker(t, Options{})
 			w := httpsrv
@@ -427,9 +429,9 @@ func TestExternalAdapter(t *testing.T) {
 			a := x.connect(w)
 			f := x.connect(frontend) // speaks D4
 			f.handler = func(r *received) { f.respond(r, 200, fmt.Sprint(r.route), nil) }
-			f.write(&Event{HasContext: true, Context: Context{Platform: "lab"}, HasSource: true, Source: f.id, Category: categoryMessage, Values: []entry{{"a", []byte("1")}}})
-			e := a.child(&Event{TTL: int64(10 * time.Second), Context: Context{Platform: "lab"}}, "")
-			e.HasTarget, e.Values = false, []entry{{"path", []byte(`"/prod/hello"`)}, {"method", []byte(`"GET"`)}}
+			f.write(&proto.Event{HasContext: true, Context: proto.Context{Platform: "lab"}, HasSource: true, Source: f.id, Category: proto.Message, Values: []proto.Entry{{Key: "a", Value: []byte("1")}}})
+			e := a.child(&proto.Event{TTL: int64(10 * time.Second), Context: proto.Context{Platform: "lab"}}, "")
+			e.HasTarget, e.Values = false, []proto.Entry{{Key: "path", Value: []byte(`"/prod/hello"`)}, {Key: "method", Value: []byte(`"GET"`)}}
 			f.settled()
 			if answer := a.request(e); string(answer.Content) != "0" || statusOf(answer) != 200 {
 				t.Errorf("got %+v", answer)
@@ -441,24 +443,24 @@ func TestExternalAdapter(t *testing.T) {
 // settled waits until the broker has taken what the component said before.
 func (s *standin) settled() {
 	s.t.Helper()
-	e := s.child(&Event{TTL: int64(10 * time.Second), Context: Context{"lab", "none", "none", ""}}, "x")
+	e := s.child(&proto.Event{TTL: int64(10 * time.Second), Context: proto.Context{Platform: "lab", Environment: "none", Deployment: "none"}}, "x")
 	s.request(e)
 }
 
 func TestForgedEventsEndTheStream(t *testing.T) {
-	for name, change := range map[string]func(*Event){
-		"no context":      func(e *Event) { e.HasContext = false },
-		"no source":       func(e *Event) { e.HasSource = false },
-		"another id":      func(e *Event) { e.Source.ID = "other" },
-		"a broker id":     func(e *Event) { e.Source.BrokerID = "b" },
-		"another name":    func(e *Event) { e.Source.Name = "backend" },
-		"other platforms": func(e *Event) { e.Context.Platform = "x" },
-		"a bad value":     func(e *Event) { e.Values = []entry{{"a", []byte("\x1a\x7f")}} },
+	for name, change := range map[string]func(*proto.Event){
+		"no context":      func(e *proto.Event) { e.HasContext = false },
+		"no source":       func(e *proto.Event) { e.HasSource = false },
+		"another id":      func(e *proto.Event) { e.Source.ID = "other" },
+		"a broker id":     func(e *proto.Event) { e.Source.BrokerID = "b" },
+		"another name":    func(e *proto.Event) { e.Source.Name = "backend" },
+		"other platforms": func(e *proto.Event) { e.Context.Platform = "x" },
+		"a bad value":     func(e *proto.Event) { e.Values = []proto.Entry{{Key: "a", Value: []byte("\x1a\x7f")}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := startBroker(t, Options{})
 			f, b := x.connect(frontend), x.connect(backend)
-			e := f.child(&Event{TTL: 1e9, Context: Context{"lab", "qa", "hello-main", ""}}, "backend")
+			e := f.child(&proto.Event{TTL: 1e9, Context: proto.Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}}, "backend")
 			change(e)
 			f.write(e)
 			if got := f.end(); got != "PermissionDenied component unauthorized" {
@@ -519,22 +521,22 @@ func TestWhoMayConnect(t *testing.T) {
 func TestDialectThatWasNotUnderstood(t *testing.T) {
 	x := startBroker(t, Options{})
 	g := make(chan *received, 1)
-	first := &stream{b: x.b, id: ComponentID{App: "hello", Name: "frontend", Hash: "aaaaaaaaaaaa"}}
-	e := sample()
-	d4 := appendMatched(nil, e, 0, nil, dialect4)
+	first := &stream{b: x.b, id: proto.Component{App: "hello", Name: "frontend", Hash: "aaaaaaaaaaaa"}}
+	e := &proto.Event{ID: "i", Type: typeHTTP, Category: proto.Request, TTL: 1, Values: []proto.Entry{{Key: "n", Value: []byte("1.5")}}}
+	d4 := proto.AppendMatched(nil, e, 0, nil, proto.D4)
 	if got := first.inDialect(d4); &got[0] != &d4[0] {
 		t.Error("the first stream is not sent D4")
 	}
 	first.tried = true
 	first.guess() // it ended
 	w := frontend
-	w.d = dialect3
+	w.d = proto.D3
 	f := x.connect(w) // the stand-in minds values of the other dialect
 	f.handler = func(r *received) { g <- r; f.respond(r, 200, "", nil) }
 	if got := x.get("/prod/hello"); got != "200 " {
 		t.Errorf("got %s", got)
 	}
-	if r := <-g; !r.seen.d3 || r.seen.d4 {
+	if r := <-g; !r.seen.D3 || r.seen.D4 {
 		t.Errorf("got %+v", r.seen)
 	}
 }
@@ -542,17 +544,17 @@ func TestDialectThatWasNotUnderstood(t *testing.T) {
 // The first event has to be the registration, and the metadata whole.
 func TestBadBeginnings(t *testing.T) {
 	x := startBroker(t, Options{})
-	for name, change := range map[string]func(e *Event){
-		"no registration": func(e *Event) { e.Type = typeHTTP },
-		"no request":      func(e *Event) { e.Category = categoryMessage },
-		"no JSON":         func(e *Event) { e.Content = []byte("x") },
-		"another type":    func(e *Event) { e.ContentType = "text/plain" },
-		"forged":          func(e *Event) { e.Source.ID = "x" },
+	for name, change := range map[string]func(e *proto.Event){
+		"no registration": func(e *proto.Event) { e.Type = typeHTTP },
+		"no request":      func(e *proto.Event) { e.Category = proto.Message },
+		"no JSON":         func(e *proto.Event) { e.Content = []byte("x") },
+		"another type":    func(e *proto.Event) { e.ContentType = "text/plain" },
+		"forged":          func(e *proto.Event) { e.Source.ID = "x" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := x.begin(frontend)
-			e := &Event{
-				ID: newEventID(), Type: typeRegister, Category: categoryRequest, TTL: 1e9, HasContext: true, Context: Context{Platform: "lab"},
+			e := &proto.Event{
+				ID: proto.NewID(), Type: proto.TypeRegister, Category: proto.Request, TTL: 1e9, HasContext: true, Context: proto.Context{Platform: "lab"},
 				HasSource: true, Source: s.id, ContentType: "application/json", Content: []byte(`{"type":"KubeFox"}`),
 			}
 			change(e)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -153,15 +155,17 @@ func (x *Edit) apply(now *situation, held, puts map[string]string) (next, change
 
 // words is an edit as one would type it.
 func words(changes map[string]string) string {
-	var puts, deletes []string
+	var parts, puts, deletes []string
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
-		if changes[name] == "" {
+		switch release, is := releaseWords(name, changes[name]); {
+		case changes[name] == "":
 			deletes = append(deletes, name)
-		} else {
+		case is:
+			parts = append(parts, release)
+		default:
 			puts = append(puts, name)
 		}
 	}
-	var parts []string
 	if len(puts) > 0 {
 		parts = append(parts, "component put "+strings.Join(puts, " "))
 	}
@@ -169,6 +173,21 @@ func words(changes map[string]string) string {
 		parts = append(parts, "component delete "+strings.Join(deletes, " "))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// releaseWords are the words of a release that is put.
+func releaseWords(name, text string) (words string, is bool) {
+	rest, is := strings.CutPrefix(name, "release/")
+	environment, app, ok := strings.Cut(rest, "/")
+	var r Release
+	if !is || !ok || yaml.Unmarshal([]byte(text), &r) != nil {
+		return "", false
+	}
+	words = "component release " + environment + " " + app + "=" + r.AppDeployment
+	if r.Version != "" {
+		words += "@" + r.Version
+	}
+	return words, true
 }
 
 func changesOf(held, changes map[string]string) (list []routetable.ObjectChange) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -72,7 +73,7 @@ func TestEdits(t *testing.T) {
 	}
 	x.edit("releases: {qa: {hello: {appDeployment: hello-next}}}")
 	h := x.core.Table().History(0, 0)
-	if len(h) != 2 || h[0].Command != "component put release/qa/hello" || h[0].User != "ada" || h[0].From != "10.0.0.1:4711" {
+	if len(h) != 2 || h[0].Command != "component release qa hello=hello-next" || h[0].Objects != 1 || h[0].Added != 0 || h[0].User != "ada" || h[0].From != "10.0.0.1:4711" {
 		t.Errorf("history: %+v", h)
 	}
 	if got := x.list(); got != "deployment/hello-next over=false release/qa/hello over=false " {
@@ -132,7 +133,7 @@ func TestEdits(t *testing.T) {
 // The file is read again, and what operators put stays; it lies over the file's until it is deleted.
 func TestFileAndOperators(t *testing.T) {
 	x := startBroker(t, Options{})
-	x.hello(dialect4)
+	x.hello(proto.D4)
 	x.edit("environments: {prod: {vars: {who: Operators, subPath: prod}}, extra: {vars: {a: 1}}}\nvirtualEnvironments: {extra: {environment: extra}}")
 	x.must(x.b.Use(objects(t, strings.Replace(lab, "Universe", "World", 1))))
 	if got := x.get("/prod/hello"); got != "201 Hello Operators!" {
@@ -166,7 +167,7 @@ func TestFileAndOperators(t *testing.T) {
 // A rollback of the table brings the objects and their routes back.
 func TestRollbackOfObjects(t *testing.T) {
 	x := startBroker(t, Options{})
-	x.hello(dialect4)
+	x.hello(proto.D4)
 	x.edit("environments: {prod: {vars: {who: One, subPath: prod}}}")
 	x.edit("environments: {prod: {vars: {who: Two, subPath: two}}}")
 	if got := x.get("/two/hello"); got != "201 Hello Two!" {
@@ -205,7 +206,7 @@ func TestObjectsShowNoSecrets(t *testing.T) {
 // What is released with a manifest has the manifest's variables and adapters, and no others.
 func TestManifest(t *testing.T) {
 	x := startBroker(t, Options{})
-	x.hello(dialect4)
+	x.hello(proto.D4)
 	frozen := "manifests: {m1: {vars: {who: Frozen, subPath: prod, n: 1}, httpAdapters: {echo: {url: 'http://127.0.0.1:9'}}}}\n"
 	if got := x.refused("manifests: {m1: {vars: {who: Frozen, subPath: prod}}}\nvirtualEnvironments: {prod: {environment: prod, manifest: m1, release: {hello: {appDeployment: hello-main}}}}"); !strings.Contains(got, "DependencyNotFound") {
 		t.Errorf("a manifest without the adapter: %s", got)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 // waiting are the HTTP requests that wait for their responses, by the id of their events.
@@ -23,7 +25,7 @@ type waiting struct {
 
 // reply is a response, or why there is none.
 type reply struct {
-	event   Event
+	event   proto.Event
 	failure *Failure
 }
 
@@ -45,7 +47,7 @@ func (w *waiting) remove(id string) {
 }
 
 // answer brings a response to who waits for it. What it aliases is not changed.
-func (w *waiting) answer(e *Event) { w.give(e.ParentID, reply{event: *e}) }
+func (w *waiting) answer(e *proto.Event) { w.give(e.ParentID, reply{event: *e}) }
 
 func (w *waiting) give(id string, r reply) {
 	w.mu.Lock()
@@ -61,7 +63,7 @@ func (w *waiting) give(id string, r reply) {
 // web takes what became of a request's event.
 type web struct{ b *Broker }
 
-func (w web) answer(e *Event, f *Failure) {
+func (w web) answer(e *proto.Event, f *Failure) {
 	if f != nil {
 		w.b.waiting.give(e.ID, reply{failure: f})
 	}
@@ -127,17 +129,17 @@ func drain(w http.ResponseWriter, r *http.Request, most int64) {
 }
 
 // requestEvent is the event of a request.
-func (b *Broker) requestEvent(q *Request, r *http.Request, body []byte) *Event {
-	e := &Event{
-		ID: newEventID(), Type: q.Type, Category: categoryRequest, CreateTime: b.o.Now().UnixNano(),
+func (b *Broker) requestEvent(q *Request, r *http.Request, body []byte) *proto.Event {
+	e := &proto.Event{
+		ID: proto.NewID(), Type: q.Type, Category: proto.Request, CreateTime: b.o.Now().UnixNano(),
 		HasContext: true, Context: q.Context, HasSource: true, Source: b.web, ContentType: r.Header.Get("Content-Type"), Content: body,
 	}
 	e.Context.Platform = b.now.Load().objects.Platform
-	e.Values = []entry{
-		{"url", jsonText(q.URL)}, {"host", jsonText(q.Host)}, {"path", jsonText(q.Path)}, {"method", jsonText(q.Method)},
-		{"header", jsonLists(q.Header)}, {"queryParam", jsonLists(q.Query)},
+	e.Values = []proto.Entry{
+		{Key: "url", Value: jsonText(q.URL)}, {Key: "host", Value: jsonText(q.Host)}, {Key: "path", Value: jsonText(q.Path)}, {Key: "method", Value: jsonText(q.Method)},
+		{Key: "header", Value: jsonLists(q.Header)}, {Key: "queryParam", Value: jsonLists(q.Query)},
 	}
-	e.view = &q.View
+	e.View = &q.View
 	e.Span = spanOf(r.Header.Get("Traceparent"), r.Header.Get("Tracestate"), q.Sampled)
 	return e
 }
@@ -207,11 +209,11 @@ func (b *Broker) respond(w http.ResponseWriter, x *reply) {
 			h[k.name] = []string{k.value}
 		}
 	}
-	if e.Type == typeError {
+	if e.Type == proto.TypeError {
 		b.refuse(w, failureOf(e.Content))
 		return
 	}
-	if text, ok := value(e.Values, "header"); ok && len(text) > 2 {
+	if text, ok := proto.Find(e.Values, "header"); ok && len(text) > 2 {
 		if v, err := parseValue(text); err == nil {
 			lists, _ := v.(map[string][]string)
 			for name, list := range lists {
@@ -241,8 +243,8 @@ func ofTheConnection(name string) bool {
 }
 
 // statusOf is the status of a response: 200 where it says none, or none that there is.
-func statusOf(e *Event) int {
-	if text, ok := value(e.Values, "statusCode"); ok {
+func statusOf(e *proto.Event) int {
+	if text, ok := proto.Find(e.Values, "statusCode"); ok {
 		if n, err := strconv.Atoi(string(text)); err == nil && n >= 200 && n <= 599 { // mostly
 			return n
 		}

@@ -1,7 +1,6 @@
 package components
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,20 +9,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
-	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/nats"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // Names in NATS.
 const (
-	groupSubjects  = "evt.js." // of component groups: kept until a replica of the group has the event
-	brokerSubjects = "evt.brk."
-	eventStream    = "EVENTS"
-	registrations  = "COMPONENTS" // bucket: what components registered
-	servings       = "SERVING"    // bucket: which groups each broker has replicas of
+	groupSubjects   = "evt.js."  // of component groups: kept until a replica of the group has the event
+	currentSubjects = "evt.cmp." // of the same, with Options.Current: nothing is kept
+	brokerSubjects  = "evt.brk."
+	eventStream     = "EVENTS"
+	registrations   = "COMPONENTS" // bucket: what components registered
+	servings        = "SERVING"    // bucket: which groups each broker has replicas of
 )
 
 // registrationLife is how long the bucket keeps a registration that is not told again.
@@ -36,7 +35,8 @@ const (
 	opening  = 4 * time.Second // for an answer of NATS: servers that have no leader yet give none
 )
 
-// others is what other brokers are told, and tell. It keeps no routes: the groups that they serve are rows.
+// others is what other brokers are told, and tell. It keeps no routes: the groups that they serve are rows. With Options.Current nobody tells anything: there is
+// a row for every group, and the server of NATS says when nobody takes its events.
 type others struct {
 	b       *Broker
 	nc      *nats.Conn
@@ -47,12 +47,13 @@ type others struct {
 
 	mu     sync.Mutex // guards what follows; never held while NATS or the table is asked
 	groups map[string]*group
+	begun  bool                 // the stream was there once: groups are taken as they come
 	seen   map[string]time.Time // brokers, and when they said something last
 }
 
 // group is a component group with replicas here.
 type group struct {
-	id       ComponentID
+	id       proto.Component
 	def      *Component // what the last one registered
 	told     time.Time  // when others were told of it
 	replicas int
@@ -83,7 +84,7 @@ func (b *Broker) joinNATS(nc *nats.Conn) error {
 
 // run tells others, and is told, until the broker ends. What fails is begun anew: NATS may have lost what it kept.
 func (o *others) run() {
-	for said := ""; ; {
+	for said := ""; !o.b.o.Current; {
 		err := o.session()
 		if o.b.ctx.Err() != nil {
 			break
@@ -98,8 +99,9 @@ func (o *others) run() {
 		case <-time.After(beat):
 		}
 	}
+	<-o.b.ctx.Done()
 	o.stopAll()
-	if o.serving == nil {
+	if o.serving == nil || !o.nc.Connected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -157,6 +159,7 @@ func (o *others) watch(ctx context.Context, bucket *nats.Bucket, changed func(ke
 func (o *others) takeAll() {
 	var stop []*nats.Subscription
 	o.mu.Lock()
+	o.begun = true
 	for _, g := range o.groups {
 		if g.sub != nil {
 			stop = append(stop, g.sub)
@@ -191,6 +194,40 @@ func (o *others) tell(ctx context.Context) error {
 	}
 }
 
+// subject is that of a group.
+func (o *others) subject(c *proto.Component) string { return o.b.groupSubjects() + c.Subject() }
+
+func (b *Broker) groupSubjects() string {
+	if b.o.Current {
+		return currentSubjects
+	}
+	return groupSubjects
+}
+
+// groupRows are the rows of all groups that there may be, where no broker tells of its own.
+func (b *Broker) groupRows(o *Objects) (rows []routetable.Route) {
+	if b.o.NATS == nil || !b.o.Current {
+		return nil
+	}
+	for _, id := range o.groups() {
+		if r, ok := groupRow(id.Address(), currentSubjects+id.Subject(), groupsOrigin); ok {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// groupsOrigin is the origin of groupRows.
+const groupsOrigin = "nats:groups"
+
+// groupRow is the row of a group's subject.
+func groupRow(address, subject, origin string) (r routetable.Route, ok bool) {
+	pattern, ok := routetable.QuotePattern("comp:" + address)
+	r = routetable.NewRoute(pattern, "nats:"+subject)
+	r.Origin, r.Pick, r.Order = origin, routetable.PickAny, 10
+	return r, ok
+}
+
 // serves is a group as brokers tell of it.
 type serves struct {
 	Address string `json:"address"`
@@ -202,7 +239,7 @@ func (o *others) put(ctx context.Context) error {
 	list := []serves{}
 	for _, g := range o.groups {
 		if g.sub != nil {
-			list = append(list, serves{g.id.address(), groupSubjects + g.id.subject()})
+			list = append(list, serves{g.id.Address(), o.subject(&g.id)})
 		}
 	}
 	o.mu.Unlock()
@@ -231,13 +268,9 @@ func (o *others) noteServing(broker string, value []byte) {
 		if !strings.HasPrefix(s.Subject, groupSubjects) {
 			continue
 		}
-		pattern, ok := routetable.QuotePattern("comp:" + s.Address)
-		if !ok {
-			continue
+		if r, ok := groupRow(s.Address, s.Subject, origin); ok {
+			command.Rows = append(command.Rows, r)
 		}
-		r := routetable.NewRoute(pattern, "nats:"+s.Subject)
-		r.Origin, r.Pick, r.Order = origin, routetable.PickAny, 10
-		command.Rows = append(command.Rows, r)
 	}
 	o.mu.Lock()
 	if o.seen[broker] = time.Now(); value == nil {
@@ -308,10 +341,10 @@ func (o *others) putRegistrations(ctx context.Context) error {
 			kind = "adapter/"
 		}
 		ctx, cancel := context.WithTimeout(ctx, lifeless)
-		err = o.known.Put(ctx, kind+g.id.group(), text)
+		err = o.known.Put(ctx, kind+g.id.Group(), text)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("registration of %s: %w", g.id.group(), err)
+			return fmt.Errorf("registration of %s: %w", g.id.Group(), err)
 		}
 	}
 	return nil
@@ -323,118 +356,10 @@ func (o *others) noteRegistration(_ string, value []byte) {
 	if value == nil || len(value) > 1<<20 || json.Unmarshal(value, &r) != nil || r.Definition == nil {
 		return
 	}
-	id := ComponentID{App: r.App, Name: r.Name, Hash: r.Hash}
+	id := proto.Component{App: r.App, Name: r.Name, Hash: r.Hash}
 	if o.b.registry.note(&id, r.Definition) && r.Definition.Routes != nil {
 		if err := o.b.refresh(); err != nil {
-			o.b.log.Warn("routes of a registration could not be used", "component", id.group(), "error", err)
-		}
-	}
-}
-
-// join notes a replica here, and what it registered; the first of a group begins to take the group's events.
-func (o *others) join(id ComponentID, def *Component) {
-	id.ID = ""
-	o.mu.Lock()
-	g := o.groups[id.group()]
-	if g == nil {
-		g = &group{id: id}
-		o.groups[id.group()] = g
-	}
-	g.replicas++
-	if g.def == nil || !sameDefinition(g.def, def) {
-		g.def, g.told = def, time.Time{}
-	}
-	first := g.replicas == 1
-	o.mu.Unlock()
-	o.poke()
-	if first {
-		o.b.start(func() { o.take(g) })
-	}
-}
-
-// take begins to take the group's events; it tries until it can, or the group is gone.
-func (o *others) take(g *group) {
-	if !o.mayTake(g) {
-		return
-	}
-	in, f, mu := o.b.newInletOf(natsSource{}), NewFinder(), &sync.Mutex{}
-	handle := func(m *nats.Message) {
-		mu.Lock()
-		defer mu.Unlock()
-		o.handle(in, f, m)
-	}
-	for {
-		ctx, cancel := context.WithTimeout(o.b.ctx, opening)
-		sub, err := o.nc.Consume(ctx, eventStream, g.id.group(), groupSubjects+g.id.subject(), 5*o.b.o.TTL, handle)
-		cancel()
-		if o.taken(g, sub, err) {
-			return
-		}
-		select {
-		case <-o.b.ctx.Done():
-		case <-time.After(beat):
-		}
-	}
-}
-
-// mayTake tells whether nobody takes the group's events or is about to; then the caller is.
-func (o *others) mayTake(g *group) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if g.replicas == 0 || g.taking || g.sub != nil {
-		return false
-	}
-	g.taking = true
-	return true
-}
-
-// taken notes the group's subscription, or that it failed; done is that it need not be tried again.
-func (o *others) taken(g *group, sub *nats.Subscription, err error) (done bool) {
-	o.mu.Lock()
-	gone := g.replicas == 0 || o.b.ctx.Err() != nil
-	if done = gone || err == nil; done {
-		g.taking = false
-	}
-	if !gone {
-		g.sub = sub
-	}
-	o.mu.Unlock()
-	switch {
-	case gone && sub != nil:
-		sub.Stop()
-	case !gone && err == nil:
-		o.poke()
-	case !gone:
-		o.b.log.Warn("nats: the events of a group cannot be taken", "group", g.id.group(), "error", err)
-	}
-	return done
-}
-
-// leave notes that a replica has gone; the last of a group ends what the first began.
-func (o *others) leave(id ComponentID) {
-	id.ID = ""
-	o.mu.Lock()
-	g := o.groups[id.group()]
-	var stop *nats.Subscription
-	if g != nil {
-		if g.replicas--; g.replicas == 0 {
-			delete(o.groups, id.group())
-			stop = g.sub
-		}
-	}
-	o.mu.Unlock()
-	if stop != nil {
-		stop.Stop()
-		o.poke()
-	}
-}
-
-func (o *others) stopAll() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, g := range o.groups {
-		if g.sub != nil {
-			g.sub.Stop()
+			o.b.log.Warn("routes of a registration could not be used", "component", id.Group(), "error", err)
 		}
 	}
 }
@@ -445,97 +370,3 @@ func (o *others) poke() {
 	default:
 	}
 }
-
-// handle takes an event that came by NATS.
-func (o *others) handle(in *inlet, f *Finder, m *nats.Message) {
-	e := &Event{}
-	if _, err := e.parse(bytes.Clone(m.Data)); err != nil {
-		o.b.log.Warn("nats: a message that is no event", "subject", m.Subject)
-		m.Done(true)
-		return
-	}
-	if !m.At.IsZero() {
-		e.TTL -= int64(max(o.b.o.Now().Sub(m.At), 0))
-	}
-	o.b.send(in, f, e, viaNATS, natsSender{o, m})
-	in.flush()
-}
-
-// natsSender takes what became of an event that came by NATS.
-type natsSender struct {
-	o *others
-	m *nats.Message
-}
-
-// maxTries is how many brokers an event is offered to.
-const maxTries = 3
-
-// answer has the event offered to another broker where the last replica here has just gone and others serve the group; else a request is
-// answered with the failure. An event goes nowhere again when its life is over.
-func (s natsSender) answer(e *Event, f *Failure) {
-	gone := f != nil && (f.Code == codeComponentGone || f.Code == codeBrokerUnavailable)
-	if gone && s.m.Tries > 0 && s.m.Tries < maxTries && s.o.b.hasRows(e) {
-		s.m.Done(false)
-		return
-	}
-	s.m.Done(true)
-	if f == nil || e.Category != categoryRequest || f.Code == codeTimeout || e.Source.BrokerID == "" {
-		return
-	}
-	s.o.publish(brokerSubjects+e.Source.BrokerID, s.o.b.errorEvent(e, f))
-}
-
-// hasRows tells whether others serve the target of an event.
-func (b *Broker) hasRows(e *Event) bool {
-	return e.TTL > 0 && len(b.core.Table().Snapshot().LookupInto(nil, "comp:"+e.Target.address(), nil)) > 0
-}
-
-func (o *others) publish(subject string, e *Event) error {
-	return o.nc.Publish(subject, e.ID, e.append(nil, dialect4))
-}
-
-// Outlet finds the outlet of a subject. It is the broker's part of forwarder.Scheme.
-func (o *others) Outlet(hop *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
-	if !strings.HasPrefix(hop.Name, groupSubjects) {
-		return nil
-	}
-	return subject{o, hop.Name}
-}
-
-// subject is a NATS subject as an outlet. Two of one name are equal.
-type subject struct {
-	o    *others
-	name string
-}
-
-// Deliver publishes copies, but none that came by NATS.
-func (s subject) Deliver(batch []*forwarder.Copy) (taken int, err error) {
-	for _, c := range batch {
-		if _, back := c.Message().Source().(natsSource); back {
-			return taken, forwarder.ErrGone
-		}
-		data, ok := s.o.b.tickets.data(c.Message())
-		if !ok {
-			c.Settle(forwarder.Rejected(wire.CondNotImplemented, "not an event of a component"))
-			taken++
-			continue
-		}
-		var e Event
-		event := eventOf(data)
-		if _, err := e.parse(event); err != nil {
-			return taken, forwarder.ErrGone
-		}
-		if err := s.o.nc.Publish(s.name, e.ID, event); err != nil {
-			return taken, forwarder.ErrGone
-		}
-		c.Settle(forwarder.Outcome{Kind: wire.Accepted})
-		taken++
-	}
-	return taken, nil
-}
-
-// Present tells whether NATS is there.
-func (s subject) Present() bool { return s.o.nc.Connected() }
-
-// Busy is always none: what was published is NATS's.
-func (s subject) Busy() int { return 0 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/nats"
 )
 
@@ -66,7 +67,7 @@ func TestThreeBrokers(t *testing.T) {
 	without := objects(t, lab)
 	delete(without.Deployments, "hello-main")
 	two.must(two.b.Use(without))
-	base := &Event{ID: newEventID(), TTL: int64(10 * time.Second), Context: Context{"lab", "qa", "hello-main", ""}}
+	base := &proto.Event{ID: proto.NewID(), TTL: int64(10 * time.Second), Context: proto.Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}}
 	if got := errorOf(f.request(f.child(base, "backend"))); got != `404 not found: AppDeployment "hello-main" not found` {
 		t.Errorf("got %s", got)
 	}
@@ -157,4 +158,106 @@ func TestABrokerIsKilled(t *testing.T) {
 		t.Errorf("%d ok, %d failed, %d lost, at the end %s", ok.Load(), failed.Load(), lost.Load(), got)
 	}
 	t.Logf("%d ok, %d failed", ok.Load(), failed.Load())
+}
+
+// With the subjects of today's brokers nothing is kept and nobody tells of its groups: events go to whoever takes the subject of theirs, which may be a broker of
+// another kind; where nobody does that is told at once.
+func TestCurrentSubjects(t *testing.T) {
+	for d, name := range map[proto.Dialect]string{proto.D4: "D4", proto.D3: "D3"} {
+		t.Run(name, func(t *testing.T) { takesPart(t, d) })
+	}
+}
+
+func takesPart(t *testing.T, d proto.Dialect) {
+	list := together(t, 2, Options{TTL: time.Minute, Current: true, Between: d})
+	web, one := list[0], list[1]
+	nc := web.b.o.NATS
+	if got := web.get("/prod/hello"); got != "502 component gone" {
+		t.Errorf("nobody takes the subject: got %s", got)
+	}
+	f := one.connect(frontend)
+	f.handler = func(r *received) {
+		e := f.child(&r.Event, "backend")
+		e.Values = []proto.Entry{{Key: "who", Value: []byte(`"frontend"`)}}
+		f.respond(r, 200, fmt.Sprintf("%d %s", r.route, errorOrContent(f.request(e))), nil)
+	}
+	web.until("the frontend's broker takes its events", func() bool { return web.get("/prod/hello") == "200 0 502 component gone" })
+
+	// A broker of another kind has the backend.
+	sub, err := nc.Subscribe("evt.cmp.hello.backend.bbbbbbb", "hello-backend-bbbbbbb", func(m *nats.Message) {
+		var e proto.Event
+		seen, err := e.Parse(m.Data)
+		if err != nil || seen.D3 && d != proto.D3 || seen.D4 && d != proto.D4 || seen == (proto.Dialects{}) || m.Header("ce_id") != e.ID || e.Source.BrokerID != one.b.id.ID || e.Target.ID != "" {
+			t.Errorf("%+v %v, header %s", e, err, m.Header("ce_id"))
+		}
+		answer := proto.Event{
+			ID: proto.NewID(), ParentID: e.ID, Type: e.Type, Category: proto.Response, TTL: e.TTL, HasContext: true, Context: e.Context, HasTarget: true, Target: e.Source,
+			HasSource: true, Source: proto.Component{Type: typeKubeFox, App: "hello", Name: "backend", Hash: "bbbbbbbbbbbb", ID: "replica001", BrokerID: "broker0001"}, Content: []byte("from afar"),
+		}
+		if err := nc.Publish("evt.brk."+e.Source.BrokerID, answer.ID, answer.Append(nil, d)); err != nil {
+			t.Error(err)
+		}
+	})
+	web.must(err)
+	for range 5 {
+		if got := web.get("/prod/hello"); got != "200 0 from afar" {
+			t.Errorf("got %s", got)
+		}
+	}
+	// An event of such a broker is for who takes the group's subject, or is refused with the reason.
+	answers := make(chan proto.Event, 1)
+	brk, err := nc.Subscribe("evt.brk.broker0001", "broker-broker0001", func(m *nats.Message) {
+		var e proto.Event
+		e.Parse(m.Data)
+		answers <- e
+	})
+	web.must(err)
+	request := proto.Event{
+		ID: proto.NewID(), Type: typeHTTP, Category: proto.Request, TTL: int64(time.Minute), HasContext: true, Context: proto.Context{Platform: "lab", Environment: "prod", Deployment: "hello-main"},
+		HasSource: true, Source: proto.Component{Type: typeHTTPAdapter, Name: "httpsrv", Hash: "debug", ID: "replica002", BrokerID: "broker0001"}, Values: []proto.Entry{{Key: "path", Value: []byte(`"/prod/hello"`)}},
+	}
+	for _, c := range []struct{ deployment, want string }{{"hello-main", "200 0 from afar"}, {"none", `404 not found: AppDeployment "none" not found`}} {
+		request.Context.Deployment = c.deployment
+		web.must(nc.Publish("evt.cmp.hello.frontend.aaaaaaa", request.ID, request.Append(nil, d)))
+		e := <-answers
+		got := "200 " + string(e.Content)
+		if e.Type == proto.TypeError {
+			got = errorOf(&e)
+		}
+		if got != c.want || e.ParentID != request.ID {
+			t.Errorf("got %s, want %s: %+v", got, c.want, e)
+		}
+	}
+	sub.Stop()
+	brk.Stop()
+	// The last replica goes: its subject is let go.
+	f.stream.CloseSend()
+	f.end()
+	web.until("nobody takes the subject any more", func() bool { return web.get("/prod/hello") == "502 component gone" })
+}
+
+func errorOrContent(e *proto.Event) string {
+	if e.Type == proto.TypeError {
+		return errorOf(e)
+	}
+	return string(e.Content)
+}
+
+// While NATS is away nobody waits for it.
+func TestNATSIsAway(t *testing.T) {
+	for name, current := range map[string]bool{"JetStream": false, "current": true} {
+		t.Run(name, func(t *testing.T) {
+			list := together(t, 3, Options{TTL: 5 * time.Minute, Current: current})
+			server, web, one := list[0], list[1], list[2]
+			f := one.connect(frontend)
+			f.handler = func(r *received) { f.respond(r, 200, "ok", nil) }
+			web.knows("hello/frontend@aaaaaaa", 1)
+			web.until("the frontend is there", func() bool { return web.get("/prod/hello") == "200 ok" })
+			server.b.o.NATS.Close()
+			web.until("NATS is away", func() bool { return !web.b.o.NATS.Connected() })
+			if got := web.get("/prod/hello"); got != "502 broker unavailable" && got != "502 component gone" {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 // Objects are what the broker goes by: which components there are, in which environments, and what is released. A change makes new ones.
@@ -398,3 +400,23 @@ func varsOf(m map[string]any) (Vars, error) {
 }
 
 func (d *Deployment) available() bool { return d.Available == nil || *d.Available }
+
+// groups are all groups of components that there may be.
+func (o *Objects) groups() (list []proto.Component) {
+	for i := range o.Adapters {
+		x := &o.Adapters[i]
+		list = append(list, proto.Component{Type: x.Type, App: cleanName(x.App), Name: cleanName(x.Name), Hash: x.Hash})
+	}
+	seen := map[string]bool{} // components are shared by deployments
+	for _, name := range sortedKeys(o.Deployments) {
+		d := o.Deployments[name]
+		for _, c := range sortedKeys(d.Components) {
+			id := proto.Component{Type: d.Components[c].Type, App: cleanName(d.App), Name: cleanName(c), Hash: d.Components[c].Hash}
+			if !seen[id.Address()] {
+				seen[id.Address()] = true
+				list = append(list, id)
+			}
+		}
+	}
+	return list
+}

@@ -50,7 +50,7 @@ func TestObjects(t *testing.T) {
 	if got := fmt.Sprintf("%s %s", b.env["backend"][0], b.env["backend"][1]); got != `{n 3} {who "World"}` {
 		t.Errorf("env of the backend: %s", got)
 	}
-	if len(b.routes) != 2 || b.routes[0].Resolved != "All() && Path(`/qa/hello`)" || b.routes[0].target.address() != "hello/frontend@aaaaaaa" {
+	if len(b.routes) != 2 || b.routes[0].Resolved != "All() && Path(`/qa/hello`)" || b.routes[0].target.Address() != "hello/frontend@aaaaaaa" {
 		t.Errorf("routes: %+v", b.routes)
 	}
 	r := o.release(o.bind)

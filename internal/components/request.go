@@ -5,12 +5,9 @@ import (
 	"net/textproto"
 	"net/url"
 	"strings"
-)
 
-// Context is where an event belongs: an environment and a deployment, of a platform. Both empty is "whatever is released".
-type Context struct {
-	Platform, Environment, Deployment, Manifest string
-}
+	"github.com/fingerpost/fingerpost/internal/components/proto"
+)
 
 // Names of query parameters and headers that say where a request belongs and what type of event it is, the first that is there counts. Those
 // from the third on are of older releases.
@@ -38,7 +35,7 @@ const typeHTTP = "io.kubefox.http"
 // Request is a request as an event.
 type Request struct {
 	View
-	Context Context // without the platform
+	Context proto.Context // without the platform
 	URL     string
 	Sampled bool // its trace is wanted
 }

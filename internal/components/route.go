@@ -3,12 +3,14 @@ package components
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 // routed is where an event goes: its target is in the event.
 type routed struct {
 	id      int64 // of the route; -1 the default handler
-	env     []entry
+	env     []proto.Entry
 	adapter *adapterCall // a place outside, to be called from here
 }
 
@@ -17,7 +19,7 @@ type routed struct {
 // Rows and objects change in one step each, one after the other: an event that came between looks again.
 //
 // The checks and their order are those of the wire's description: life, source, target, context, then the objects that the context names.
-func (b *Broker) route(e *Event, how via, f *Finder) (routed, *Failure) {
+func (b *Broker) route(e *proto.Event, how via, f *Finder) (routed, *Failure) {
 	if failure := b.validate(e, how); failure != nil {
 		return routed{}, failure
 	}
@@ -44,7 +46,7 @@ func (b *Broker) awaitTurn() {
 var errMissed = fail(codeRouteNotFound, "")
 
 // unmatched is where an event goes that no route fits: one that names its target to the default handler of that one.
-func (b *Broker) unmatched(e *Event) (routed, *Failure) {
+func (b *Broker) unmatched(e *proto.Event) (routed, *Failure) {
 	if !e.HasTarget {
 		return routed{}, errMissed
 	}
@@ -62,12 +64,12 @@ func (b *Broker) unmatched(e *Event) (routed, *Failure) {
 	return routed{id: -1, env: c.env[e.Target.Name]}, c.partners(b, e)
 }
 
-func contextOf(e *Event) contextKey {
+func contextOf(e *proto.Event) contextKey {
 	return contextKey{e.Context.Environment, e.Context.Deployment, e.Context.Manifest}
 }
 
 // partners refuses an event whose source and target do not both belong to the context.
-func (x *pairing) partners(b *Broker, e *Event) *Failure {
+func (x *pairing) partners(b *Broker, e *proto.Event) *Failure {
 	if !x.has(&e.Target) || !x.has(&e.Source) && !b.isAdapter(&e.Source) {
 		return fail(codeComponentMismatch, "")
 	}
@@ -75,7 +77,7 @@ func (x *pairing) partners(b *Broker, e *Event) *Failure {
 }
 
 // find finds the target of an event; errMissed says that there is no route.
-func (b *Broker) find(e *Event, f *Finder) (routed, *Failure) {
+func (b *Broker) find(e *proto.Event, f *Finder) (routed, *Failure) {
 	if e.Context.Environment == "" {
 		return b.routeReleased(e, f)
 	}
@@ -83,7 +85,7 @@ func (b *Broker) find(e *Event, f *Finder) (routed, *Failure) {
 	if failure != nil {
 		return routed{}, failure
 	}
-	if e.Category == categoryResponse {
+	if e.Category == proto.Response {
 		if !c.has(&e.Target) && !b.isAdapter(&e.Target) {
 			return routed{}, fail(codeComponentMismatch, "")
 		}
@@ -99,32 +101,32 @@ func (b *Broker) find(e *Event, f *Finder) (routed, *Failure) {
 	return r, failure
 }
 
-func (b *Broker) validate(e *Event, how via) *Failure {
+func (b *Broker) validate(e *proto.Event, how via) *Failure {
 	x := &e.Context
 	switch {
 	case e.TTL <= 0:
 		return fail(codeTimeout, "")
-	case !e.HasSource || !e.Source.complete():
+	case !e.HasSource || !e.Source.IsComplete():
 		return fail(codeInvalid, "event source is invalid")
-	case e.Category == categoryResponse && !(e.HasTarget && e.Target.complete()):
+	case e.Category == proto.Response && !(e.HasTarget && e.Target.IsComplete()):
 		return fail(codeInvalid, "response target is missing required attribute")
 	case how == viaNATS && e.Target.BrokerID != "" && e.Target.BrokerID != b.id.ID:
 		return fail(codeBrokerMismatch, "")
-	case how != viaNATS && e.HasTarget && e.Target != (ComponentID{}) && !e.Target.nameOnly() && !e.Target.complete():
+	case how != viaNATS && e.HasTarget && e.Target != (proto.Component{}) && !e.Target.IsNameOnly() && !e.Target.IsComplete():
 		return fail(codeInvalid, "event target is invalid")
 	case x.Platform != b.now.Load().objects.Platform, (x.Environment == "") != (x.Deployment == ""), x.Manifest != "" && x.Environment == "":
 		return fail(codeInvalid, "event context is invalid")
 	case len(e.Content) > b.o.MaxEvent:
 		return fail(codeContentTooLarge, "")
 	}
-	e.HasTarget = e.HasTarget && e.Target != ComponentID{}
+	e.HasTarget = e.HasTarget && e.Target != proto.Component{}
 	return nil
 }
 
 // routeReleased finds the target of a request that names no context, by what is released.
-func (b *Broker) routeReleased(e *Event, f *Finder) (routed, *Failure) {
+func (b *Broker) routeReleased(e *proto.Event, f *Finder) (routed, *Failure) {
 	switch {
-	case e.Category == categoryResponse:
+	case e.Category == proto.Response:
 		return routed{}, fail(codeInvalid, "event context is invalid")
 	case e.HasTarget:
 		return routed{}, fail(codeInvalid, "event target is invalid")
@@ -144,7 +146,7 @@ func (b *Broker) routeReleased(e *Event, f *Finder) (routed, *Failure) {
 }
 
 // routeRules finds the target by the rules of the context; of an event that names its target by the rules of that one.
-func (b *Broker) routeRules(e *Event, c *pairing, f *Finder) (routed, *Failure) {
+func (b *Broker) routeRules(e *proto.Event, c *pairing, f *Finder) (routed, *Failure) {
 	v := viewOf(e)
 	if e.HasTarget {
 		v.Target = e.Target.Name
@@ -153,7 +155,7 @@ func (b *Broker) routeRules(e *Event, c *pairing, f *Finder) (routed, *Failure) 
 	if r := routeOf(c.routes, found.Row); ok && r != nil && (!e.HasTarget || e.Target.Hash == "" || e.Target.Hash == r.target.Hash) {
 		replica := e.Target
 		out := take(e, r, found)
-		if replica.complete() && replica.Hash == r.target.Hash {
+		if replica.IsComplete() && replica.Hash == r.target.Hash {
 			e.Target = replica
 		}
 		return out, nil
@@ -162,7 +164,7 @@ func (b *Broker) routeRules(e *Event, c *pairing, f *Finder) (routed, *Failure) 
 }
 
 // take gives the event the target of a route, and what its placeholders took.
-func take(e *Event, r *boundRoute, found Found) routed {
+func take(e *proto.Event, r *boundRoute, found Found) routed {
 	e.Target, e.HasTarget = r.target, true
 	for _, p := range found.Params {
 		e.Params = setValue(e.Params, p.Name, jsonText(p.Value))
@@ -173,14 +175,14 @@ func take(e *Event, r *boundRoute, found Found) routed {
 	return routed{id: int64(r.ID), env: r.in.env[r.name]}
 }
 
-func setValue(list []entry, key string, text []byte) []entry {
+func setValue(list []proto.Entry, key string, text []byte) []proto.Entry {
 	for i := range list {
-		if list[i].key == key {
-			list[i].value = text
+		if list[i].Key == key {
+			list[i].Value = text
 			return list
 		}
 	}
-	return append(list, entry{strings.Clone(key), text})
+	return append(list, proto.Entry{Key: strings.Clone(key), Value: text})
 }
 
 // jsonText is a text as JSON.
@@ -198,7 +200,7 @@ func appendJSON(b []byte, s string) []byte {
 }
 
 // isAdapter reports whether a component is one that requests come in by: of the platform, or the listener here.
-func (b *Broker) isAdapter(c *ComponentID) bool {
+func (b *Broker) isAdapter(c *proto.Component) bool {
 	if c.Type != typeHTTPAdapter {
 		return false
 	}
@@ -214,16 +216,16 @@ func (b *Broker) isAdapter(c *ComponentID) bool {
 }
 
 // viewOf is what rules see of an event.
-func viewOf(e *Event) *View {
-	if e.view != nil {
-		return e.view
+func viewOf(e *proto.Event) *View {
+	if v, ok := e.View.(*View); ok {
+		return v
 	}
 	v := &View{Type: e.Type}
 	for _, x := range e.Values {
-		switch x.key {
+		switch x.Key {
 		case "method", "host", "path", "header", "queryParam":
-			if value, err := parseValue(x.value); err == nil {
-				v.set(x.key, value)
+			if value, err := parseValue(x.Value); err == nil {
+				v.set(x.Key, value)
 			}
 		}
 	}

@@ -2,8 +2,6 @@ package components
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -14,6 +12,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
 // via is where an event came from.
@@ -28,16 +27,16 @@ const (
 // sender takes what became of an event.
 type sender interface {
 	// answer is called once, from any goroutine, perhaps under a lock of the node: it may only enqueue. f is nil where the event is with its target.
-	answer(e *Event, f *Failure)
+	answer(e *proto.Event, f *Failure)
 }
 
 // send routes an event and brings it on its way. e and all that it aliases stay as they are until from has its answer.
-func (b *Broker) send(in *inlet, f *Finder, e *Event, how via, from sender) {
+func (b *Broker) send(in *inlet, f *Finder, e *proto.Event, how via, from sender) {
 	start := b.o.Now()
 	r, failure := b.route(e, how, f)
-	if failure != nil && failure.Code == codeContentTooLarge && e.Category == categoryResponse {
-		b.log.Warn("a response is too large", "component", e.Source.key(), "bytes", len(e.Content), "limit", b.o.MaxEvent)
-		e.become(failure)
+	if failure != nil && failure.Code == codeContentTooLarge && e.Category == proto.Response {
+		b.log.Warn("a response is too large", "component", e.Source.Key(), "bytes", len(e.Content), "limit", b.o.MaxEvent)
+		become(e, failure)
 		r, failure = b.route(e, how, f)
 	}
 	took := int64(b.o.Now().Sub(start))
@@ -53,7 +52,7 @@ func (b *Broker) send(in *inlet, f *Finder, e *Event, how via, from sender) {
 		b.call(r.adapter, e, from)
 		return
 	}
-	if e.Category == categoryResponse || e.Target.complete() {
+	if e.Category == proto.Response || e.Target.IsComplete() {
 		if b.sendDirect(in, e, r, from) {
 			return
 		}
@@ -62,24 +61,24 @@ func (b *Broker) send(in *inlet, f *Finder, e *Event, how via, from sender) {
 }
 
 // sendDirect brings an event to the replica that it names, where that is here. Such addresses are made for one request.
-func (b *Broker) sendDirect(in *inlet, e *Event, r routed, from sender) (sent bool) {
-	if e.Target.BrokerID == b.id.ID && e.Target.ID == b.web.ID && e.Category == categoryResponse {
+func (b *Broker) sendDirect(in *inlet, e *proto.Event, r routed, from sender) (sent bool) {
+	if e.Target.BrokerID == b.id.ID && e.Target.ID == b.web.ID && e.Category == proto.Response {
 		b.waiting.answer(e)
 		from.answer(e, nil)
 		return true
 	}
-	if o := b.others; o != nil && e.Category == categoryResponse && e.Target.BrokerID != b.id.ID {
+	if o := b.others; o != nil && e.Category == proto.Response && e.Target.BrokerID != b.id.ID {
 		if o.publish(brokerSubjects+e.Target.BrokerID, e) != nil {
 			return false
 		}
 		from.answer(e, nil)
 		return true
 	}
-	s := b.streams.get(e.Target.key())
+	s := b.streams.get(e.Target.Key())
 	if s == nil {
 		return false
 	}
-	in.msg = appendMatched(in.msg[:0], e, r.id, r.env, dialect4)
+	in.msg = proto.AppendMatched(in.msg[:0], e, r.id, r.env, proto.D4)
 	if s.put(outgoing{msg: in.msg, at: b.o.Now()}) != nil {
 		return false
 	}
@@ -136,15 +135,15 @@ const contentType = "application/vnd.kubefox.matched-event"
 const inlineEvent = 512 << 10
 
 // send has the table find the target's replicas.
-func (x *inlet) send(e *Event, r routed, from sender) {
-	x.msg = appendMatched(x.msg[:0], e, r.id, r.env, dialect4)
+func (x *inlet) send(e *proto.Event, r routed, from sender) {
+	x.msg = proto.AppendMatched(x.msg[:0], e, r.id, r.env, proto.D4)
 	data, ticket := x.msg, ""
 	if len(data) > inlineEvent {
 		ticket = x.b.tickets.put(bytes.Clone(data))
 		data = nil
 	}
 	h := wire.Header{TTL: uint32(min(e.TTL/int64(time.Millisecond)+1, 1<<32-1)), HasTTL: true}
-	p := wire.Properties{To: "comp:" + e.Target.address(), Subject: ticket, ContentType: contentType}
+	p := wire.Properties{To: "comp:" + e.Target.Address(), Subject: ticket, ContentType: contentType}
 	x.buf = appendData(p.Append(h.Append(x.buf[:0])), data)
 	err := x.in.Send(x.buf, func(o forwarder.Outcome) {
 		x.b.tickets.drop(ticket)
@@ -220,7 +219,7 @@ func (t *tickets) data(m *forwarder.Message) (msg []byte, ok bool) {
 		return nil, false
 	}
 	if len(data) > 0 {
-		return data, len(data) > matchedHead+ttlSize && eventOf(data) != nil
+		return data, proto.EventOf(data) != nil
 	}
 	ticket, _ := m.Property("subject")
 	t.mu.Lock()
@@ -230,36 +229,20 @@ func (t *tickets) data(m *forwarder.Message) (msg []byte, ok bool) {
 }
 
 // errorEvent is the answer to a request that failed.
-func (b *Broker) errorEvent(e *Event, f *Failure) *Event {
-	answer := &Event{
-		ID: newEventID(), ParentID: e.ID, Span: e.Span, Category: categoryResponse, CreateTime: b.o.Now().UnixNano(), TTL: e.TTL,
+func (b *Broker) errorEvent(e *proto.Event, f *Failure) *proto.Event {
+	answer := &proto.Event{
+		ID: proto.NewID(), ParentID: e.ID, Span: e.Span, Category: proto.Response, CreateTime: b.o.Now().UnixNano(), TTL: e.TTL,
 		HasContext: e.HasContext, Context: e.Context, HasSource: true, Source: b.id, HasTarget: true, Target: e.Source,
 	}
-	answer.become(f)
+	become(answer, f)
 	return answer
 }
 
 // become makes an event one that tells of a failure.
-func (e *Event) become(f *Failure) {
+func become(e *proto.Event, f *Failure) {
 	body, err := json.Marshal(f)
 	if err != nil {
 		body = nil
 	}
-	e.Type, e.Values, e.ContentType, e.Content = typeError, nil, "application/json; charset=UTF-8", body
-}
-
-// newEventID is a random UUID (version 4).
-func newEventID() string {
-	var u [16]byte
-	rand.Read(u[:])
-	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	var text [36]byte
-	hex.Encode(text[:8], u[:4])
-	for i, at := range []int{9, 14, 19} {
-		text[at-1] = '-'
-		hex.Encode(text[at:at+4], u[4+2*i:6+2*i])
-	}
-	text[23] = '-'
-	hex.Encode(text[24:], u[10:])
-	return string(text[:])
+	e.Type, e.Values, e.ContentType, e.Content = proto.TypeError, nil, "application/json; charset=UTF-8", body
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/grpc"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -37,7 +38,7 @@ func (b *Broker) handleSubscribe(g *grpc.Stream) {
 	s := newStream(b, g)
 	remote := g.RemoteAddr().String()
 	if err := b.admit(g, s); err != nil {
-		b.log.Warn("component refused", "component", s.id.group(), "remote", remote, "error", err)
+		b.log.Warn("component refused", "component", s.id.Group(), "remote", remote, "error", err)
 		g.End(errUnauthorized.Code, errUnauthorized.Message)
 		return
 	}
@@ -62,6 +63,7 @@ func (b *Broker) handleSubscribe(g *grpc.Stream) {
 	status := s.farewell()
 	g.End(status.Code, status.Message)
 	s.giveBack()
+	b.failOwed(s)
 }
 
 // farewell is the status that the stream ends with.
@@ -94,22 +96,22 @@ func (b *Broker) admit(g *grpc.Stream, s *stream) error {
 	if err != nil {
 		return err
 	}
-	s.id, s.key = c.ID, c.ID.key()
+	s.id, s.key = c.ID, c.ID.Key()
 	if err := b.authorize(ctx, c); err != nil {
 		return err
 	}
 	if d := c.dialect; d != "" {
 		s.fixed, s.learned = true, true
 		if d == "D3" {
-			s.dialect = dialect3
+			s.dialect = proto.D3
 		}
 	}
 	first, err := g.First(ctx)
 	if err != nil {
 		return err
 	}
-	var e Event
-	if _, err := e.parse(first); err != nil {
+	var e proto.Event
+	if _, err := e.Parse(first); err != nil {
 		return err
 	}
 	def, err := b.registration(&e, &c.ID)
@@ -122,19 +124,19 @@ func (b *Broker) admit(g *grpc.Stream, s *stream) error {
 		}
 	}
 	s.def = def
-	e.ParentID, e.ID, e.Category, e.Content, e.ContentType = e.ID, newEventID(), categoryResponse, nil, ""
+	e.ParentID, e.ID, e.Category, e.Content, e.ContentType = e.ID, proto.NewID(), proto.Response, nil, ""
 	e.Target, e.HasTarget = e.Source, true
 	e.Source = b.id
 	if e.TTL <= 0 { // the answer is not one that may come too late: the component waits for it
 		e.TTL = int64(admission)
 	}
-	return s.put(outgoing{msg: appendMatched(nil, &e, 0, nil, dialect4), at: b.o.Now()})
+	return s.put(outgoing{msg: proto.AppendMatched(nil, &e, 0, nil, proto.D4), at: b.o.Now()})
 }
 
 // registration reads the first event of a stream.
-func (b *Broker) registration(e *Event, who *ComponentID) (*Component, error) {
+func (b *Broker) registration(e *proto.Event, who *proto.Component) (*Component, error) {
 	switch {
-	case e.Type != typeRegister || e.Category != categoryRequest:
+	case e.Type != proto.TypeRegister || e.Category != proto.Request:
 		return nil, errors.New("the first event is no registration")
 	case !e.HasContext || e.Context.Platform != b.now.Load().objects.Platform || !e.HasSource || e.Source != *who:
 		return nil, errForged
@@ -152,7 +154,7 @@ func (b *Broker) registration(e *Event, who *ComponentID) (*Component, error) {
 
 // join makes the rows of the stream: those of its group, and its own.
 func (b *Broker) join(s *stream) error {
-	origin, name := "grpc:"+s.key, "comp:"+s.id.address()
+	origin, name := "grpc:"+s.key, "comp:"+s.id.Address()
 	command := admin.Renew{Withdraw: []string{origin}}
 	for _, pattern := range []string{name, name + "/" + s.id.ID} {
 		r := routetable.NewRoute(pattern, "grpc:"+s.key)
@@ -195,8 +197,8 @@ func (s *stream) Drained() { s.in.flush() }
 
 // handleEvent takes one event.
 func (s *stream) handleEvent(in *inlet, f *Finder, m []byte) error {
-	var e Event
-	seen, err := e.parse(m)
+	var e proto.Event
+	seen, err := e.Parse(m)
 	if err != nil {
 		return errForged
 	}
@@ -205,21 +207,21 @@ func (s *stream) handleEvent(in *inlet, f *Finder, m []byte) error {
 		return errForged
 	}
 	e.Source.BrokerID = s.b.id.ID
-	if e.Type == typeTelemetry && e.Category == categoryMessage && e.HasTarget && e.Target == s.b.id {
+	if e.Type == proto.TypeTelemetry && e.Category == proto.Message && e.HasTarget && e.Target == s.b.id {
 		return nil
 	}
-	s.hold()
+	s.hold(&e)
 	s.b.send(in, f, &e, viaStream, s)
 	return nil
 }
 
 // answer takes what became of an event of the stream's own: nil where it is with its target.
-func (s *stream) answer(e *Event, f *Failure) {
+func (s *stream) answer(e *proto.Event, f *Failure) {
 	s.release()
-	if f == nil || e.Category != categoryRequest || f.Code == codeTimeout {
+	if f == nil || e.Category != proto.Request || f.Code == codeTimeout {
 		return
 	}
-	if s.put(outgoing{msg: appendMatched(nil, s.b.errorEvent(e, f), 0, nil, dialect4), at: s.b.o.Now()}) == nil {
+	if s.put(outgoing{msg: proto.AppendMatched(nil, s.b.errorEvent(e, f), 0, nil, proto.D4), at: s.b.o.Now()}) == nil {
 		s.b.later.add(s)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -95,14 +96,14 @@ func (frames) Unmarshal(data mem.BufferSlice, v any) error {
 // standin is a component, as an unmodified kit would speak.
 type standin struct {
 	t      testing.TB
-	id     ComponentID
-	d      dialect
+	id     proto.Component
+	d      proto.Dialect
 	stream grpc.ClientStream
-	broker ComponentID
+	broker proto.Component
 	wmu    sync.Mutex
 
 	mu      sync.Mutex
-	pending map[string]chan *Event
+	pending map[string]chan *proto.Event
 	got     []*received
 	handler func(*received) // nil: events are kept in got
 	ended   chan struct{}
@@ -110,15 +111,15 @@ type standin struct {
 }
 
 type received struct {
-	Event
+	proto.Event
 	route int64
 	env   map[string]string
-	seen  dialects
+	seen  proto.Dialects
 }
 
 type who struct {
 	app, name, hash, kind, id, token, pod string
-	d                                     dialect
+	d                                     proto.Dialect
 	def                                   *Component
 	platform                              string
 	ttl                                   time.Duration // of the registration; 0 is 5 s, below that there is none
@@ -172,8 +173,8 @@ func (x *testBroker) begin(w who) *standin {
 	if w.platform == "" {
 		w.platform = "lab"
 	}
-	s := &standin{t: x.t, d: w.d, pending: map[string]chan *Event{}, ended: make(chan struct{})}
-	s.id = ComponentID{Type: w.kind, App: w.app, Name: w.name, Hash: w.hash, ID: w.id}
+	s := &standin{t: x.t, d: w.d, pending: map[string]chan *proto.Event{}, ended: make(chan struct{})}
+	s.id = proto.Component{Type: w.kind, App: w.app, Name: w.name, Hash: w.hash, ID: w.id}
 	var stop func()
 	s.stream, stop = dialStream(x.t, x.grpc, "app", w.app, "component", w.name, "hash", w.hash, "id", w.id, "platform", w.platform, "pod", w.pod, "token", w.token, "type", w.kind)
 	x.t.Cleanup(func() { stop(); <-s.ended })
@@ -194,8 +195,8 @@ func (s *standin) register(w who) error {
 	if platform == "" {
 		platform = "lab"
 	}
-	s.write(&Event{
-		ID: newEventID(), Type: typeRegister, Category: categoryRequest, TTL: int64(max(cmp.Or(w.ttl, 5*time.Second), 0)), HasContext: true, Context: Context{Platform: platform},
+	s.write(&proto.Event{
+		ID: proto.NewID(), Type: proto.TypeRegister, Category: proto.Request, TTL: int64(max(cmp.Or(w.ttl, 5*time.Second), 0)), HasContext: true, Context: proto.Context{Platform: platform},
 		HasSource: true, Source: s.id, ContentType: "application/json; charset=UTF-8", Content: content,
 	})
 	first, err := s.recv()
@@ -204,7 +205,7 @@ func (s *standin) register(w who) error {
 		close(s.ended)
 		return err
 	}
-	if first.Type != typeRegister || first.Category != categoryResponse || first.Source.Type != typeBroker || first.Target != s.id || len(first.Content) > 0 {
+	if first.Type != proto.TypeRegister || first.Category != proto.Response || first.Source.Type != typeBroker || first.Target != s.id || len(first.Content) > 0 {
 		s.t.Errorf("answer to the registration: %+v", first)
 	}
 	s.broker = first.Source
@@ -212,10 +213,10 @@ func (s *standin) register(w who) error {
 	return nil
 }
 
-func (s *standin) write(e *Event) {
+func (s *standin) write(e *proto.Event) {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
-	s.stream.SendMsg(frame(e.append(nil, s.d)))
+	s.stream.SendMsg(frame(e.Append(nil, s.d)))
 }
 
 func (s *standin) recv() (*received, error) {
@@ -223,16 +224,16 @@ func (s *standin) recv() (*received, error) {
 	if err := s.stream.RecvMsg(&f); err != nil {
 		return nil, err
 	}
-	var m matched
-	if err := m.parse(f); err != nil {
+	var m proto.Matched
+	if err := m.Parse(f); err != nil {
 		return nil, err
 	}
 	r := &received{route: m.RouteID, env: map[string]string{}}
 	for _, x := range m.Env {
-		r.env[x.key] = string(x.value)
+		r.env[x.Key] = string(x.Value)
 	}
 	var err error
-	r.seen, err = r.parse(m.Event)
+	r.seen, err = r.Parse(m.Event)
 	return r, err
 }
 
@@ -246,28 +247,28 @@ func (s *standin) loop() {
 			s.mu.Unlock()
 			return
 		}
-		if r.seen.d3 && s.d != dialect3 || r.seen.d4 && s.d != dialect4 {
+		if r.seen.D3 && s.d != proto.D3 || r.seen.D4 && s.d != proto.D4 {
 			s.t.Errorf("%s got values of the other dialect: %+v", s.id.Name, r)
 		}
 		c := s.pending[r.ParentID]
 		handler := s.handler
 		switch {
-		case r.Category == categoryResponse && c != nil:
+		case r.Category == proto.Response && c != nil:
 			c <- &r.Event
 		case handler == nil:
 			s.got = append(s.got, r)
 		}
 		s.mu.Unlock()
-		if handler != nil && !(r.Category == categoryResponse && c != nil) {
+		if handler != nil && !(r.Category == proto.Response && c != nil) {
 			go handler(r)
 		}
 	}
 }
 
 // request sends a request to a component of the context that an event came with, and waits for the response.
-func (s *standin) request(e *Event) *Event {
+func (s *standin) request(e *proto.Event) *proto.Event {
 	s.t.Helper()
-	c := make(chan *Event, 1)
+	c := make(chan *proto.Event, 1)
 	s.mu.Lock()
 	s.pending[e.ID] = c
 	s.mu.Unlock()
@@ -280,23 +281,23 @@ func (s *standin) request(e *Event) *Event {
 	case <-time.After(20 * time.Second):
 		s.t.Errorf("no answer")
 	}
-	return &Event{}
+	return &proto.Event{}
 }
 
 // child is a request that comes of an event.
-func (s *standin) child(of *Event, name string) *Event {
-	return &Event{
-		ID: newEventID(), ParentID: of.ID, Type: typeComponent, Category: categoryRequest, TTL: of.TTL, HasContext: true, Context: of.Context,
-		HasSource: true, Source: s.id, HasTarget: true, Target: ComponentID{Type: typeKubeFox, Name: name},
+func (s *standin) child(of *proto.Event, name string) *proto.Event {
+	return &proto.Event{
+		ID: proto.NewID(), ParentID: of.ID, Type: proto.TypeComponent, Category: proto.Request, TTL: of.TTL, HasContext: true, Context: of.Context,
+		HasSource: true, Source: s.id, HasTarget: true, Target: proto.Component{Type: typeKubeFox, Name: name},
 	}
 }
 
 // respond answers a request.
 func (s *standin) respond(to *received, code int, body string, header map[string][]string) {
-	s.write(&Event{
-		ID: newEventID(), ParentID: to.ID, Type: to.Type, Category: categoryResponse, TTL: to.TTL, HasContext: true, Context: to.Context,
+	s.write(&proto.Event{
+		ID: proto.NewID(), ParentID: to.ID, Type: to.Type, Category: proto.Response, TTL: to.TTL, HasContext: true, Context: to.Context,
 		HasSource: true, Source: s.id, HasTarget: true, Target: to.Source, ContentType: "text/plain", Content: []byte(body),
-		Values: []entry{{"statusCode", fmt.Appendf(nil, "%d", code)}, {"header", jsonLists(header)}},
+		Values: []proto.Entry{{Key: "statusCode", Value: fmt.Appendf(nil, "%d", code)}, {Key: "header", Value: jsonLists(header)}},
 	})
 }
 

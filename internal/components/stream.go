@@ -2,11 +2,16 @@ package components
 
 import (
 	"errors"
+	"maps"
+	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 	"github.com/fingerpost/fingerpost/internal/grpc"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -24,8 +29,8 @@ type conduit interface {
 type stream struct {
 	// Set at construction, never changed.
 	b      *Broker
-	id     ComponentID // BrokerID is empty: as the component tells of itself
-	key    string      // of hops: grpc:KEY
+	id     proto.Component // BrokerID is empty: as the component tells of itself
+	key    string          // of hops: grpc:KEY
 	grpc   conduit
 	fixed  bool          // the dialect is a setting
 	def    *Component    // what it registered
@@ -42,9 +47,11 @@ type stream struct {
 	next    int // of queue
 	bytes   int
 	sending outgoing  // is with gRPC
+	begun   time.Time // since then
+	owed    owed
 	done    []settled // copies whose senders are to be told
 	spare   []settled
-	dialect dialect
+	dialect proto.Dialect
 	learned bool // it has shown its dialect
 	unsaid  bool // it was written to before it showed its dialect, and has said nothing since
 	tried   bool // it was sent values
@@ -137,8 +144,8 @@ func (s *stream) Next() (m []byte, ok bool) {
 		if s.next++; s.next == len(s.queue) {
 			s.queue, s.next = s.queue[:0], 0
 		}
-		if age(x.msg, int64(s.b.o.Now().Sub(x.at))) {
-			s.sending = x
+		if now := s.b.o.Now(); proto.Age(x.msg, int64(now.Sub(x.at))) {
+			s.sending, s.begun = x, now
 			s.tried = s.tried || x.copy != nil
 			return s.inDialect(x.msg), true
 		}
@@ -159,6 +166,7 @@ func (s *stream) finish(x outgoing, o forwarder.Outcome) {
 func (s *stream) Sent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.owed.add(s.sending.msg, s.begun)
 	s.finish(s.sending, forwarder.Outcome{Kind: wire.Accepted})
 	s.sending = outgoing{}
 }
@@ -181,40 +189,40 @@ func (s *stream) Settle() {
 // inDialect is a MatchedEvent in the stream's dialect. mu is held.
 func (s *stream) inDialect(msg []byte) []byte {
 	if !s.learned {
-		if d, ok := s.b.guesses.Load(s.id.group()); ok && !s.unsaid {
-			s.dialect, _ = d.(dialect)
+		if d, ok := s.b.guesses.Load(s.id.Group()); ok && !s.unsaid {
+			s.dialect, _ = d.(proto.Dialect)
 		} else if !s.unsaid {
-			s.dialect = dialect(s.b.hint.Load())
+			s.dialect = proto.Dialect(s.b.hint.Load())
 		}
 		s.unsaid = true
 	}
 	d := s.dialect
-	if d == dialect4 {
+	if d == proto.D4 {
 		return msg
 	}
-	var m matched
-	var e Event
-	if m.parse(msg) != nil {
+	var m proto.Matched
+	var e proto.Event
+	if m.Parse(msg) != nil {
 		return msg
 	}
-	if _, err := e.parse(m.Event); err != nil {
+	if _, err := e.Parse(m.Event); err != nil {
 		return msg
 	}
-	return appendMatched(nil, &e, m.RouteID, m.Env, d)
+	return proto.AppendMatched(nil, &e, m.RouteID, m.Env, d)
 }
 
 // heard notes that the component said something, and the dialect of its values where there were any.
-func (s *stream) heard(seen dialects) {
+func (s *stream) heard(seen proto.Dialects) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsaid = false
-	if s.fixed || seen.d3 == seen.d4 {
+	if s.fixed || seen.D3 == seen.D4 {
 		s.learned = s.learned || s.fixed
 		return
 	}
-	s.dialect, s.learned = dialect4, true
-	if seen.d3 {
-		s.dialect = dialect3
+	s.dialect, s.learned = proto.D4, true
+	if seen.D3 {
+		s.dialect = proto.D3
 	}
 	s.b.hint.Store(int32(s.dialect))
 }
@@ -227,11 +235,11 @@ func (s *stream) guess() {
 	if s.learned || !s.unsaid || !s.tried || errors.Is(s.reason, errReplaced) || errors.Is(s.reason, errShutdown) {
 		return
 	}
-	other := dialect3
-	if s.dialect == dialect3 {
-		other = dialect4
+	other := proto.D3
+	if s.dialect == proto.D3 {
+		other = proto.D4
 	}
-	s.b.guesses.Store(s.id.group(), other)
+	s.b.guesses.Store(s.id.Group(), other)
 }
 
 // giveBack releases what was not written. It is called when gRPC takes no more.
@@ -258,9 +266,12 @@ func (s *stream) end(reason error) {
 	}
 }
 
-// hold notes an event without outcome; with too many the component is to wait.
-func (s *stream) hold() {
+// hold notes an event without outcome; with too many the component is to wait. A response is owed no more.
+func (s *stream) hold(e *proto.Event) {
 	s.mu.Lock()
+	if e.Category == proto.Response {
+		delete(s.owed.all, e.ParentID)
+	}
 	s.held++
 	pause := s.held >= s.b.o.Queue && !s.paused
 	s.paused = s.paused || pause
@@ -390,3 +401,30 @@ func (x *streams) end(reason error) {
 }
 
 var errReplaced = errors.New("another stream has taken its place")
+
+// Stream is the stream of a replica, for people.
+type Stream struct {
+	Hop     string // as rows name it
+	Name    string // of the component, and of the replica
+	Remote  string
+	Waiting int // events that it has not taken
+	Full    bool
+}
+
+// Streams gives those that are open, by hop; at most so many.
+func (b *Broker) Streams(most int) []Stream {
+	b.streams.mu.Lock()
+	list := slices.Collect(maps.Values(b.streams.all))
+	b.streams.mu.Unlock()
+	slices.SortFunc(list, func(x, y *stream) int { return strings.Compare(x.key, y.key) })
+	all := make([]Stream, 0, min(len(list), most))
+	for _, s := range list[:cap(all)] {
+		x := Stream{Hop: "grpc:" + s.key, Name: s.id.Address() + "/" + s.id.ID, Waiting: s.Busy()}
+		x.Full = x.Waiting >= b.o.Queue
+		if r, ok := s.grpc.(interface{ RemoteAddr() net.Addr }); ok {
+			x.Remote = r.RemoteAddr().String()
+		}
+		all = append(all, x)
+	}
+	return all
+}

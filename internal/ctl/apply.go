@@ -9,15 +9,20 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// maxScriptLine bounds one line of an apply file.
-const maxScriptLine = 1 << 20
+// maxScriptLine bounds one line of an apply file; maxInput bounds any file that is read whole.
+const (
+	maxScriptLine = 1 << 20
+	maxInput      = 64 << 20
+)
 
 func applyCommand(r *run) *cobra.Command {
 	var ifRevision uint64
@@ -57,24 +62,34 @@ change: all of them, or none. "#" starts a comment; an argument with blanks is q
 	return c
 }
 
-// readInput reads a file, or standard input for "-".
+// readInput reads a file, or standard input for "-", without the mark that some editors begin UTF-8 with.
 func (r *run) readInput(name string) ([]byte, error) {
-	if name == "-" {
-		b, err := io.ReadAll(r.env.Stdin)
-		if err != nil {
-			return nil, no("read standard input: %v", err)
+	in := r.env.Stdin
+	if name != "-" {
+		if err := checkRegular(name); err != nil {
+			return nil, usage("%v", err)
 		}
-		return b, nil
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, usage("%v", err)
+		}
+		defer f.Close()
+		in = f
 	}
-	err := checkRegular(name)
-	var b []byte
-	if err == nil {
-		b, err = os.ReadFile(name)
-	}
+	b, err := readAll(in, maxInput)
 	if err != nil {
-		return nil, usage("%v", err)
+		return nil, usage("read %s: %v", inputName(name), err)
 	}
-	return b, nil
+	return bytes.TrimPrefix(b, []byte("\ufeff")), nil
+}
+
+// readAll reads what there is, up to a limit.
+func readAll(in io.Reader, most int) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
+	if err == nil && len(b) > most {
+		err = fmt.Errorf("more than %d MiB", most>>20)
+	}
+	return b, err
 }
 
 // checkRegular refuses a name that leads to something else than a file: a pipe would be waited for, and a write would take its place.
@@ -116,6 +131,7 @@ func atScriptLine(err error, name string, lines []int) error {
 func parseScript(name string, script []byte) (edits []edit, at []int, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(script))
 	lines.Buffer(nil, maxScriptLine)
+	parser := newEditParser()
 	n := 1
 	for ; lines.Scan(); n++ {
 		words, err := splitWords(lines.Text())
@@ -128,7 +144,7 @@ func parseScript(name string, script []byte) (edits []edit, at []int, err error)
 		if len(words) == 0 {
 			continue
 		}
-		e, err := parseEdit(words)
+		e, err := parser.parse(words)
 		if err == nil && e.dryRun {
 			err = usage("--dry-run is for the whole file: routectl apply --dry-run")
 		}
@@ -145,28 +161,44 @@ func parseScript(name string, script []byte) (edits []edit, at []int, err error)
 	return edits, at, nil
 }
 
-// parseEdit reads one writing verb by the commands of the command line themselves.
-func parseEdit(words []string) (edit, error) {
-	var got edit
-	commands := editCommands(func(_ context.Context, e edit) error {
-		got = e
+// editParser reads writing verbs by the commands of the command line themselves, which it makes once.
+type editParser struct {
+	commands []*cobra.Command
+	got      edit
+}
+
+func newEditParser() *editParser {
+	p := &editParser{}
+	p.commands = editCommands(func(_ context.Context, e edit) error {
+		p.got = e
 		return nil
 	})
-	for _, c := range commands {
-		if c.Name() != words[0] {
-			continue
-		}
+	for _, c := range p.commands {
 		c.SilenceErrors, c.SilenceUsage = true, true
-		c.SetArgs(words[1:])
 		c.SetOut(io.Discard)
 		c.SetErr(io.Discard)
-		if err := c.Execute(); err != nil {
-			return edit{}, err
-		}
-		if got.operation == "" { // --help
-			return edit{}, usage("%s: no such thing in a file", strings.Join(words, " "))
-		}
-		return got, nil
 	}
-	return edit{}, usage("%q is no writing verb (add, insert, set, replace, replace-all, delete, delete-pattern, clear)", words[0])
+	return p
+}
+
+// parse reads the words of one line.
+func (p *editParser) parse(words []string) (edit, error) {
+	i := slices.IndexFunc(p.commands, func(c *cobra.Command) bool { return c.Name() == words[0] })
+	if i < 0 {
+		return edit{}, usage("%q is no writing verb (add, insert, set, replace, replace-all, delete, delete-pattern, clear)", words[0])
+	}
+	c := p.commands[i]
+	p.got = edit{}
+	c.Flags().Visit(func(f *pflag.Flag) { // as it was before the line before
+		f.Value.Set(f.DefValue)
+		f.Changed = false
+	})
+	c.SetArgs(words[1:])
+	if err := c.Execute(); err != nil {
+		return edit{}, err
+	}
+	if p.got.operation == "" { // --help
+		return edit{}, usage("%s: no such thing in a file", strings.Join(words, " "))
+	}
+	return p.got, nil
 }

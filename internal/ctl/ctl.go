@@ -119,6 +119,7 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%s: %s --help lists the flags", flagText(err), c.CommandPath())
 	})
+	root.SetUsageTemplate(withoutGlobalFlags(root.UsageTemplate()))
 	edits := editCommands(r.edit)
 	for _, c := range edits {
 		completeColumns(c)
@@ -130,17 +131,51 @@ commands. Exit status: 0 done, also where there was nothing to do; 1 the answer 
 		diffCommand(r), historyCommand(r), rollbackCommand(r), watchCommand(r),
 		testCommand(r), lintCommand(r), ruleCommand(r), componentCommand(r),
 		sendCommand(r), recvCommand(r), statusCommand(r), stateCommand(r), userCommand(r),
-		connectionsCommand(r), linksCommand(r), hopsCommand(r), unroutedCommand(r), topCommand(r), benchCommand(r), benchRelayCommand(r), relayVerbs(r),
+		connectionsCommand(r), linksCommand(r), peersCommand(r), hopsCommand(r), unroutedCommand(r), topCommand(r), benchCommand(r), benchRelayCommand(r), relayVerbs(r),
 		versionCommand(r),
 	)
+	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultCompletionCmd("completion")
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
+			c.Short = "print what has a shell complete routectl's command lines"
 			c.Args = nil
 			c.RunE = func(*cobra.Command, []string) error { return usage("completion: give bash, zsh or fish") }
 		}
 	}
 	return root
+}
+
+// withoutGlobalFlags makes the help of a verb tell where the flags of all verbs are explained, instead of explaining them.
+func withoutGlobalFlags(template string) string {
+	head, rest, _ := strings.Cut(template, "Global Flags:\n")
+	_, tail, _ := strings.Cut(rest, "{{end}}")
+	return head + "--url, --file, --output and the flags of logins are those of all commands: routectl --help tells of them.{{end}}" + tail
+}
+
+// helpCommand is "help COMMAND"; a command that is not there is a mistake, and not a wish to read everything.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "tell how a command is used",
+		ValidArgsFunction: func(_ *cobra.Command, argv []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+			of, _, err := root.Find(argv)
+			for _, c := range of.Commands() {
+				if err == nil && c.IsAvailableCommand() {
+					names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, argv []string) error {
+			of, rest, err := root.Find(argv)
+			if err != nil || len(rest) > 0 {
+				return usage("help: %q is no command: routectl --help lists them", strings.Join(argv, " "))
+			}
+			of.InitDefaultHelpFlag()
+			return of.Help()
+		},
+	}
 }
 
 // outputForms are the values of -o.
@@ -232,10 +267,20 @@ func buildVersion() versionView {
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, argv []string) error {
 		if err := check(c, argv); err != nil {
-			return usage("%s: %s: give %s%s", c.Name(), countText(len(argv)), c.Use, strayValue(c, argv))
+			return usage("%s: %s: %s%s", c.Name(), countText(len(argv)), giveText(c), strayValue(c, argv))
 		}
 		return nil
 	}
+}
+
+// giveText says what arguments a command has, by the words that lead to it.
+func giveText(c *cobra.Command) string {
+	path := strings.TrimPrefix(c.CommandPath(), "routectl ")
+	_, arguments, any := strings.Cut(c.Use, " ")
+	if !any {
+		return path + " takes none"
+	}
+	return "give " + path + " " + arguments
 }
 
 func countText(n int) string {

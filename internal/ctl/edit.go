@@ -34,6 +34,16 @@ var columnFlags = []columnFlag{
 	{name: "note", argument: "TEXT", usage: "free text for people"},
 }
 
+// bareValue is the value of a flag that may be given without one. What it may be the column says.
+type bareValue string
+
+func (v *bareValue) String() string { return string(*v) }
+func (v *bareValue) Type() string   { return "bool" } // which has the help show the flag alone
+func (v *bareValue) Set(s string) error {
+	*v = bareValue(s)
+	return nil
+}
+
 // addColumnFlags registers the column flags; columns gives those that were set, by their management names.
 func addColumnFlags(f *pflag.FlagSet) (columns func() map[string]any) {
 	for _, c := range columnFlags {
@@ -41,9 +51,11 @@ func addColumnFlags(f *pflag.FlagSet) (columns func() map[string]any) {
 		if c.argument != "" {
 			usage += " (`" + c.argument + "`)"
 		}
-		f.String(c.name, "", usage)
 		if c.bare {
+			f.Var(new(bareValue), c.name, usage)
 			f.Lookup(c.name).NoOptDefVal = "true"
+		} else {
+			f.String(c.name, "", usage)
 		}
 	}
 	return func() map[string]any {
@@ -208,7 +220,7 @@ func (e edit) check() error {
 }
 
 func (e edit) wrong(err error) error {
-	return usage("%s: %v", strings.ToLower(strings.TrimSuffix(e.operation, "-ROUTE")), err)
+	return usage("%s: %v", verbOf(e.operation), err)
 }
 
 // edit applies one edit and prints what it did.

@@ -25,8 +25,8 @@ type editor interface {
 	diff(ctx context.Context, revisions []uint64) (difference, error)
 	diffFile(ctx context.Context, name string, f *routetable.File) (difference, error)
 
-	// lint says what in the table is probably not meant.
-	lint(ctx context.Context) ([]routetable.Warning, error)
+	// lint says what in the table is probably not meant, and how much more of it there is.
+	lint(ctx context.Context) (warnings []routetable.Warning, more int, err error)
 
 	rows(ctx context.Context, f filter) ([]row, error)
 	explain(ctx context.Context, q question) (explanation, error)

@@ -158,7 +158,7 @@ func drawExplanation(p *printer, x explanation, q question) {
 		if p.wide && m.Result != hop {
 			hop += " (" + m.Result + ")"
 		}
-		p.columns(used, strconv.Itoa(m.Group), pick, m.Pattern, m.Address, strings.Join(m.Captures, " "), hop)
+		p.columns(used, strconv.Itoa(m.Group), pick, patternCell(m.Pattern), m.Address, strings.Join(m.Captures, " "), hop)
 	}
 	for _, m := range x.Matches {
 		if m.Depth > 0 {

@@ -19,7 +19,8 @@ type revision struct {
 	Added    int    `json:"added"`
 	Removed  int    `json:"removed"`
 	Updated  int    `json:"updated"`
-	Gone     bool   `json:"gone,omitempty"` // there is no way back to it any more
+	Objects  int    `json:"objects,omitempty"` // that were made others
+	Gone     bool   `json:"gone,omitempty"`    // there is no way back to it any more
 }
 
 // who is the user, and where from; a change of the router's own has neither.
@@ -33,12 +34,25 @@ func (x revision) who() string {
 	return x.User + x.From
 }
 
+// changes counts the rows that were added, removed and updated, and objects.
+func (x revision) changes() string {
+	rows := fmt.Sprintf("+%d -%d ~%d", x.Added, x.Removed, x.Updated)
+	switch {
+	case x.Objects == 0:
+		return rows
+	case x.Added+x.Removed+x.Updated == 0:
+		return plural(x.Objects, "object")
+	}
+	return rows + ", " + plural(x.Objects, "object")
+}
+
 func historyCommand(r *run) *cobra.Command {
 	limit := 50
 	c := &cobra.Command{
 		Use:   "history",
 		Short: "list the changes of the table, newest first",
-		Long: `History lists the changes of configured rows, newest first: the revision that each made, when, who asked for it and from where, and how.
+		Long: `History lists the changes of configured rows and of objects, newest first: the revision that each made, when, who asked for it and from where, how many rows it added (+), removed (-) and updated (~) and how many objects it made others,
+and how.
 The router keeps 10 000 of them, or 30 days. "diff REV" shows what changed since one of them, "rollback REV" goes back to it; those behind
 whose number there is an "x" were followed by changes too large to be kept, and are listed only.`,
 		Args: arguments(cobra.NoArgs),
@@ -70,20 +84,19 @@ func drawHistory(p *printer, list []revision) {
 		p.line("no changes")
 		return
 	}
-	p.columns("REVISION", "AT", "WHO", "ROWS", "COMMAND")
+	p.columns("REVISION", "AT", "WHO", "CHANGES", "COMMAND")
 	gone := false
 	for _, x := range list {
 		at := x.At
 		if t, err := time.Parse(time.RFC3339Nano, x.At); err == nil && !p.wide {
 			at = t.Format("2006-01-02 15:04:05Z")
 		}
-		rows := fmt.Sprintf("+%d -%d ~%d", x.Added, x.Removed, x.Updated)
 		number := strconv.FormatUint(x.Revision, 10)
 		if x.Gone {
 			number += " x"
 			gone = true
 		}
-		p.columns(number, at, x.who(), rows, x.Command)
+		p.columns(number, at, x.who(), x.changes(), x.Command)
 	}
 	if gone {
 		p.line("x: there is no way back to it any more")
@@ -122,6 +135,7 @@ func readRevision(m map[string]any) revision {
 	return revision{
 		Gone: gone, Revision: uint64(wholeOr(m["revision"], 0)), At: str("at"), User: str("user"), From: str("from"), Command: str("command"),
 		Added: int(wholeOr(m["added"], 0)), Removed: int(wholeOr(m["removed"], 0)), Updated: int(wholeOr(m["updated"], 0)),
+		Objects: int(wholeOr(m["objects"], 0)),
 	}
 }
 

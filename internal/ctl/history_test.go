@@ -19,19 +19,25 @@ func TestHistoryMarksRevisionsThatThereIsNoWayBackTo(t *testing.T) {
 	list := []revision{
 		{Revision: 3, At: "2026-11-30T12:00:00Z", User: "alice", Command: "clear", Removed: 1},
 		{Revision: 2, At: "2026-11-30T11:00:00Z", User: "alice", Command: "load t", Added: 1, Gone: true},
+		{Revision: 4, At: "2026-11-30T12:30:00Z", User: "alice", Command: "component release prod a=b", Objects: 1},
+		{Revision: 5, At: "2026-11-30T12:40:00Z", User: "alice", Command: "rollback 1", Objects: 2, Updated: 1},
 	}
 	for _, c := range []struct {
 		name string
 		list []revision
 		want string
 	}{
-		{"one is gone", list, "" +
-			"REVISION  AT                    WHO    ROWS      COMMAND\n" +
+		{"objects", list[2:], "" +
+			"REVISION  AT                    WHO    CHANGES              COMMAND\n" +
+			"4         2026-11-30 12:30:00Z  alice  1 object             component release prod a=b\n" +
+			"5         2026-11-30 12:40:00Z  alice  +0 -0 ~1, 2 objects  rollback 1\n"},
+		{"one is gone", list[:2], "" +
+			"REVISION  AT                    WHO    CHANGES   COMMAND\n" +
 			"3         2026-11-30 12:00:00Z  alice  +0 -1 ~0  clear\n" +
 			"2 x       2026-11-30 11:00:00Z  alice  +1 -0 ~0  load t\n" +
 			"x: there is no way back to it any more\n"},
 		{"none is", list[:1], "" +
-			"REVISION  AT                    WHO    ROWS      COMMAND\n" +
+			"REVISION  AT                    WHO    CHANGES   COMMAND\n" +
 			"3         2026-11-30 12:00:00Z  alice  +0 -1 ~0  clear\n"},
 	} {
 		var out bytes.Buffer

@@ -18,7 +18,7 @@ patterns that are looked at for every address.
 Exit status 1 says that there is something. With FILE, or with --file, it needs no router; else it looks at the running table.`,
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
-			warnings, err := r.lint(c.Context(), argv)
+			warnings, more, err := r.lint(c.Context(), argv)
 			if err != nil {
 				return err
 			}
@@ -30,6 +30,9 @@ Exit status 1 says that there is something. With FILE, or with --file, it needs 
 					p.line("nothing to say")
 				}
 			})
+			if more > 0 {
+				fmt.Fprintf(r.env.Stderr, "lint: and %d more: routectl store FILE, then routectl lint FILE, has all\n", more)
+			}
 			if err == nil && len(warnings) > 0 {
 				return silentNo
 			}
@@ -38,58 +41,42 @@ Exit status 1 says that there is something. With FILE, or with --file, it needs 
 	}
 }
 
-func (r *run) lint(ctx context.Context, argv []string) ([]routetable.Warning, error) {
+// lint gives the warnings, and how many more there are than a router tells.
+func (r *run) lint(ctx context.Context, argv []string) (warnings []routetable.Warning, more int, err error) {
 	if len(argv) == 0 {
 		ed, err := r.editor(ctx, true)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		defer ed.close()
 		return ed.lint(ctx)
 	}
 	if r.file != "" {
-		return nil, usage("lint: give FILE or --file, not both")
+		return nil, 0, usage("lint: give FILE or --file, not both")
 	}
 	f, t, err := r.openTable(argv[0])
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return joinWarnings(f.Warnings, t.Snapshot().Lint()), nil
+	return routetable.JoinWarnings(f.Warnings, t.Snapshot().Lint()), 0, nil
 }
 
-func (t *local) lint(context.Context) ([]routetable.Warning, error) {
-	return joinWarnings(t.file.Warnings, t.table.Snapshot().Lint()), nil
+func (t *local) lint(context.Context) ([]routetable.Warning, int, error) {
+	return routetable.JoinWarnings(t.file.Warnings, t.table.Snapshot().Lint()), 0, nil
 }
 
-func (t *remote) lint(ctx context.Context) ([]routetable.Warning, error) {
+func (t *remote) lint(ctx context.Context) (warnings []routetable.Warning, more int, err error) {
 	a, err := t.ask(ctx, "LINT", nil)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	body, _ := a.body.(map[string]any)
-	warnings := []routetable.Warning{}
+	warnings = []routetable.Warning{}
 	for _, v := range plainList(body["warnings"]) {
 		m, _ := plain(v).(map[string]any)
 		warnings = append(warnings, routetable.Warning{
 			Pattern: fmt.Sprint(m["pattern"]), Address: fmt.Sprint(m["address"]), What: fmt.Sprint(m["what"]),
 		})
 	}
-	return warnings, nil
-}
-
-// joinWarnings puts what the file's reader and the table said together, each once. The reader knows the lines.
-func joinWarnings(lists ...[]routetable.Warning) []routetable.Warning {
-	all := []routetable.Warning{}
-	said := map[routetable.Warning]bool{}
-	for _, list := range lists {
-		for _, w := range list {
-			same := w
-			same.Line = 0
-			if !said[same] {
-				said[same] = true
-				all = append(all, w)
-			}
-		}
-	}
-	return all
+	return warnings, int(wholeOr(body["more"], 0)), nil
 }

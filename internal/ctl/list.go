@@ -138,8 +138,16 @@ func drawRows(p *printer, rows []row) {
 		if x.Optional {
 			pick += ",optional"
 		}
-		p.columns(x.Pattern, x.Address, pick, originOf(x.Route), x.Note)
+		p.columns(patternCell(x.Pattern), x.Address, pick, originOf(x.Route), x.Note)
 	}
+}
+
+// patternCell is a pattern in a column: that of the empty address is seen.
+func patternCell(pattern string) string {
+	if pattern == "" {
+		return `""`
+	}
+	return pattern
 }
 
 // drawWideRows has the counters too, where the rows have them.
@@ -154,7 +162,7 @@ func drawWideRows(p *printer, rows []row) {
 	line([]string{"PATTERN", "ADDRESS", "PICK", "ORDER", "ORIGIN"},
 		[]string{"MATCHED", "COPIED", "DELIVERED", "RELEASED", "DROPPED", "LAST-USED"}, "COLUMNS", "NOTE")
 	for _, x := range rows {
-		line([]string{x.Pattern, x.Address, x.Pick.String(), strconv.Itoa(x.Order), originOf(x.Route)},
+		line([]string{patternCell(x.Pattern), x.Address, x.Pick.String(), strconv.Itoa(x.Order), originOf(x.Route)},
 			x.count.cells(), otherColumns(x.Route), x.Note)
 	}
 }

@@ -37,9 +37,14 @@ type reply struct {
 type manager struct {
 	at       endpoint
 	conn     *amqp.Conn
-	sender   *amqp.Sender
+	sender   requestSender
 	receiver *amqp.Receiver
 	next     uint64 // correlation id of the next call
+}
+
+// requestSender is the part of *amqp.Sender that a manager needs.
+type requestSender interface {
+	Send(ctx context.Context, msg *amqp.Message, o *amqp.SendOptions) error
 }
 
 const managementNode = "$management"
@@ -88,6 +93,8 @@ func (m *manager) failed(err error, within time.Duration) error {
 			return no("%s: management refused: %s: %s", m.at.addr, describe(remote), m.at.credentialHint())
 		case amqp.ErrCondNotFound:
 			return no("%s: has no %s: is it a Fingerpost router?", m.at.addr, managementNode)
+		case amqp.ErrCondMessageSizeExceeded:
+			return no("%s: too much at once: %s (load takes tables of any size)", m.at.addr, describe(remote))
 		}
 		return unreachable("%s: %s", m.at.addr, describe(remote))
 	}
@@ -114,7 +121,7 @@ func (m *manager) call(ctx context.Context, q call) (reply, error) {
 	m.next++
 	id := m.next
 	if err := m.sender.Send(ctx, q.message(id, m.replyTo()), nil); err != nil {
-		return reply{}, m.failed(err, q.timeout())
+		return reply{}, m.failed(sendError(ctx, err), q.timeout())
 	}
 	for {
 		msg, err := m.receiver.Receive(ctx, nil)

@@ -78,6 +78,20 @@ func (f *fakeSender) SendWithReceipt(context.Context, *amqp.Message, *amqp.SendW
 	return amqp.SendReceipt{}, errors.New("not here")
 }
 
+// An interrupt while there is no credit is an interrupt, at every verb that sends.
+func TestInterruptWithoutCredit(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	at := endpoint{addr: "amqp://h:5672"}
+	err := sendAll(ctx, &fakeSender{block: true}, sendOptions{address: "A", count: 1, settled: true, timeout: time.Minute}, func(outcome) error { return nil })
+	_, callErr := (&manager{at: at, sender: &fakeSender{block: true}, receiver: &amqp.Receiver{}}).call(ctx, call{operation: "LOAD-CHUNK"})
+	for verb, err := range map[string]error{"send": linkFailed(at, "send to A", err), "load": callErr} {
+		if err == nil || err.Error() != "interrupted" || statusOf(err) != exitNo {
+			t.Errorf("%s: got %v, exit %d, want interrupted, exit %d", verb, err, statusOf(err), exitNo)
+		}
+	}
+}
+
 func TestSettledSends(t *testing.T) {
 	gone := errors.New("gone")
 	for _, c := range []struct {

@@ -37,11 +37,22 @@ func (t *remote) do(ctx context.Context, q call) (reply, error) {
 	a, err := t.caller.call(ctx, q)
 	if status, ok := errors.AsType[*statusError](err); ok {
 		if status.status == 500 {
-			return a, no("%s: the router failed: %v: see its log", strings.ToLower(q.operation), status)
+			return a, no("%s: the router failed: %v: see its log", verbOf(q.operation), status)
 		}
 		return a, no("%v", status)
 	}
 	return a, err
+}
+
+// verbOf is the verb of the command line that an operation belongs to.
+func verbOf(operation string) string {
+	switch {
+	case strings.HasPrefix(operation, "LOAD-"):
+		return "load"
+	case operation == "DELETE-ROUTE":
+		return "delete"
+	}
+	return strings.ToLower(operation)
 }
 
 func (t *remote) apply(ctx context.Context, edits []edit, o applyOptions) (result, error) {
@@ -292,6 +303,9 @@ func (t *remote) rows(ctx context.Context, f filter) ([]row, error) {
 	var rows []row
 	own, _ := routetable.QuotePattern(t.caller.replyTo())
 	q := call{operation: "QUERY", name: "self", kind: "org.amqp.management", properties: map[string]any{"entityType": "route", "count": int32(pageRows)}}
+	if f.pattern != "" {
+		q.properties["pattern"] = text(f.pattern) // a router may send other rows too: all are looked at below
+	}
 	names := rowAttributes()
 	if f.counted {
 		names = append(names, counterNames...)

@@ -3,6 +3,7 @@ package ctl
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,6 +120,11 @@ func TestListPagesOverOneSnapshot(t *testing.T) {
 		if r.Pattern != ops[i].Route.Pattern {
 			t.Fatalf("row %d is %q, want %q", i, r.Pattern, ops[i].Route.Pattern)
 		}
+	}
+	last := ops[len(ops)-1].Route.Pattern
+	rows, err = (&remote{caller: d}).rows(context.Background(), filter{pattern: last})
+	if err != nil || len(rows) != 1 || rows[0].Pattern != last || len(d.log) != 4 {
+		t.Errorf("of one pattern: got %d rows by %v, %v, want 1 by one query more", len(rows), d.log, err)
 	}
 }
 
@@ -283,5 +289,43 @@ func TestDiffComesInPages(t *testing.T) {
 	}
 	if d.core.Table().Revision() != 0 {
 		t.Error("a diff changed the table")
+	}
+}
+
+// What a router says of an operation is said of the verb that was typed.
+func TestVerbOfAnOperation(t *testing.T) {
+	for operation, want := range map[string]string{"LOAD-COMMIT": "load", "DELETE-ROUTE": "delete", "DELETE-PATTERN": "delete-pattern", "ADD": "add"} {
+		if got := verbOf(operation); got != want {
+			t.Errorf("%s: got %s, want %s", operation, got, want)
+		}
+	}
+}
+
+// Input without an end is refused, not waited for.
+func TestInputIsBounded(t *testing.T) {
+	var errs strings.Builder
+	r := &run{env: Env{Stdin: strings.NewReader(strings.Repeat("# nothing\n", maxInput/10+1)), Stdout: io.Discard, Stderr: &errs, Getenv: func(string) string { return "" }}}
+	if status := r.run(context.Background(), []string{"--file", filepath.Join(t.TempDir(), "t.routes"), "apply", "-"}); status != exitUsage || !strings.Contains(errs.String(), "standard input: more than 64 MiB") {
+		t.Errorf("got exit %d, %s", status, errs.String())
+	}
+}
+
+// What all commands have is told once, and not with each.
+func TestHelpOfACommand(t *testing.T) {
+	for _, args := range [][]string{{"help", "add"}, {"add", "--help"}, {"help", "state", "check"}} {
+		var out strings.Builder
+		r := &run{env: Env{Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}}
+		if status := r.run(context.Background(), args); status != 0 || strings.Contains(out.String(), "--ca ") || !strings.Contains(out.String(), "routectl --help tells") || strings.Contains(out.String(), `="true"`) {
+			t.Errorf("%v: got exit %d, %s", args, status, out.String())
+		}
+	}
+}
+
+// A batch that is too large for one request is refused by name: the router is there.
+func TestTooLargeABatch(t *testing.T) {
+	m := &manager{at: endpoint{addr: "amqp://h:5672"}}
+	err := m.failed(&amqp.LinkError{RemoteErr: &amqp.Error{Condition: amqp.ErrCondMessageSizeExceeded, Description: "more than 16 MiB of a request"}}, time.Second)
+	if statusOf(err) != exitNo || !strings.Contains(err.Error(), "more than 16 MiB") || !strings.Contains(err.Error(), "load") {
+		t.Errorf("got %v, exit %d", err, statusOf(err))
 	}
 }

@@ -198,7 +198,7 @@ func sendAll(ctx context.Context, s messageSender, o sendOptions, report func(ou
 				}
 			}
 			if !expired {
-				return err
+				return sendError(ctx, err)
 			}
 			for ; i < o.count; i++ {
 				if err := report(outcome{Message: i + 1, Outcome: "none", Reason: fmt.Sprintf("not sent: no credit within %v", o.timeout)}); err != nil {
@@ -268,6 +268,14 @@ func outcomeOf(message int, state amqp.DeliveryState) outcome {
 		o.Outcome, o.Reason = "none", fmt.Sprintf("settled without an outcome (%T)", state)
 	}
 	return o
+}
+
+// sendError is why a message was not sent. Where ctx ends while there is no credit, go-amqp says that a limit was exceeded, which is not so.
+func sendError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 func isDeadline(err error) bool { return errors.Is(err, context.DeadlineExceeded) }

@@ -18,11 +18,11 @@ func statusCommand(r *run) *cobra.Command {
 		Long: `Status prints the attributes of the router. Its counters: received, copies (handed to a hop); accepted, rejected, released, modified
 (outcomes told to senders); discarded (the route is null); unrouted (no route), of those
 refused handlerGone (there was one) and notWired; loops; problems (rows that cannot be reached); and pre-settled copies that
-were dropped, by reason: droppedBusy, droppedGone, droppedLate, droppedRefused. Of events: events (taken), eventCopies (queued for components
+were dropped, by reason: droppedBusy, droppedGone, droppedLate, droppedRefused. Of events: events (taken), eventsUnrouted (of these, without a subscriber), eventCopies (queued for components
 and routers), eventsKept and eventBytesKept (for replay), eventsEvicted (their window was over), eventsForgotten (for want of memory);
 components and eventLinks (connected), componentsSlowed and componentsDisconnected (by the limits of what waits); behind (receivers
-detached for that) and replayed (events that receivers got again). What $management does is in none of these: management
-(requests), managementAnswers and managementUnanswered. Uptime is in seconds.`,
+detached for that), eventsMissed (by hops, which cannot be told) and replayed (events that receivers got again). What $management does is in none of these: management
+(requests), managementAnswers and managementUnanswered. Uptime is in seconds. Counters at 0 are shown with -o wide, json and yaml.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return r.status(c.Context()) },
 	}
@@ -32,7 +32,7 @@ func (r *run) status(ctx context.Context) error {
 	if r.file != "" {
 		return usage("status: a file has none: give --url")
 	}
-	m, err := r.manager(ctx)
+	m, err := r.caller(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,16 @@ func (r *run) status(ctx context.Context) error {
 			}
 		}
 		sort.Strings(names[rest:])
-		for _, name := range names {
+		zero := 0
+		for i, name := range names {
+			if n, ok := whole(entity[name]); ok && n == 0 && i >= rest && !p.wide {
+				zero++
+				continue
+			}
 			p.columns(name, fmt.Sprint(entity[name]))
+		}
+		if zero > 0 {
+			p.line(fmt.Sprintf("and %s at 0, which -o wide shows", plural(zero, "counter")))
 		}
 	})
 }

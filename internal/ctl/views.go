@@ -98,6 +98,19 @@ send). Waiting are copies that are queued, or sent without an outcome.`,
 	})
 }
 
+func peersCommand(r *run) *cobra.Command {
+	return r.viewCommand(&view{
+		verb: "peers", kind: "peer", short: "list the neighbours: other routers, and components of the mesh",
+		long: `Peers lists the neighbours of the router. Class: router (another Fingerpost router, at the other end of a connection of AMQP, whoever dialled);
+rembus-router and rembus (a router, a component of the mesh); event-router (a router that events are linked with). Hop is what rows name it by. Those
+of the mesh that are away are listed while something waits for them.`,
+		columns: []viewColumn{
+			{"NAME", "name", false}, {"CLASS", "class", false}, {"HOP", "hop", false}, {"STATE", "state", false}, {"REMOTE", "remote", false},
+			{"WAITING", "waiting", false}, {"NODE-ID", "nodeId", true},
+		},
+	})
+}
+
 func unroutedCommand(r *run) *cobra.Command {
 	v := &view{
 		verb: "unrouted", kind: "unrouted", short: "list addresses whose messages went nowhere, and why",

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // fakeEntities are the entities of one type of a router.
@@ -63,7 +64,8 @@ func TestViews(t *testing.T) {
 		many = append(many, admin.Entity{"name": fmt.Sprint("N", i), "identity": fmt.Sprint("u", i), "address": fmt.Sprint("N", i), "count": uint64(i), "reason": "no route"})
 	}
 	var hops []admin.Entity
-	for kind, list := range map[string]*[]admin.Entity{"connection": &connections, "link": &links, "hop": &hops, "unrouted": &many} {
+	peers := []admin.Entity{{"name": "hub", "class": "rembus-router", "hop": "peer:hub", "state": "connected", "remote": "h:8338", "waiting": uint64(3)}}
+	for kind, list := range map[string]*[]admin.Entity{"connection": &connections, "link": &links, "hop": &hops, "peer": &peers, "unrouted": &many} {
 		d.core.Register(fakeEntities{kind, list})
 	}
 	for _, c := range []struct {
@@ -74,6 +76,7 @@ func TestViews(t *testing.T) {
 		{"links --class hop", "CONNECTION  CLASS  ADDRESS  CREDIT  IN-FLIGHT  MESSAGES  LIMITED  NAME\n2           hop    B                                              l2\n"},
 		{"links --connection 1", "CONNECTION  CLASS   ADDRESS  CREDIT  IN-FLIGHT  MESSAGES  LIMITED  NAME\n1           sender  A                                     true     l1\n"},
 		{"links --address nothing", "none\n"},
+		{"peers", "NAME  CLASS          HOP       STATE      REMOTE  WAITING\nhub   rembus-router  peer:hub  connected  h:8338  3\n"},
 		{"hops", "none\n"},
 		{"hops -o json", "[]\n"},
 		{"unrouted --limit 1", "COUNT  ADDRESS  REASON    LAST\n0      N0       no route\n"},
@@ -161,5 +164,24 @@ func TestViewsNeedARouter(t *testing.T) {
 				t.Errorf("%q: %d %q %q", c.args, status, out, errs)
 			}
 		}
+	}
+}
+
+// A status shows what there is to see; the counters at 0 are in the other forms.
+func TestStatusLeavesOutZeros(t *testing.T) {
+	d := newDoor(t, admin.RoleAdmin)
+	d.core = admin.New(routetable.New(), admin.Options{Name: "r", Counters: func() map[string]uint64 {
+		return map[string]uint64{"accepted": 7, "looped": 0, "expired": 0}
+	}})
+	shown := func(out, name string) bool {
+		return slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool { return strings.HasPrefix(l, name+" ") })
+	}
+	narrow, errs, status := runView(t, d, "status")
+	if status != 0 || !shown(narrow, "accepted") || !shown(narrow, "rows") || shown(narrow, "looped") || !strings.HasSuffix(narrow, "and 2 counters at 0, which -o wide shows\n") {
+		t.Errorf("got exit %d, %s%s", status, narrow, errs)
+	}
+	wide, _, _ := runView(t, d, "status", "-o", "wide")
+	if !shown(wide, "looped") || strings.Contains(wide, "which -o wide shows") {
+		t.Errorf("wide: got %s", wide)
 	}
 }

@@ -165,6 +165,7 @@ func (r *Router) sendOn(k *kind, e *event, at int64) {
 	} else {
 		payload = r.message(k, e, at)
 	}
+	r.inlet.Tag = at
 	if err := r.inlet.SendAs(k.address, payload, nil); err != nil {
 		r.log.Warn("an event could not be sent on", "type", k.typ, "error", err)
 		return
@@ -226,10 +227,10 @@ func (s nameScheme) CheckReplay(name, from string) error {
 	return err
 }
 
-// linkTime reads from_time of a receiver. Links have no name that outlives them: "restart" is the whole window.
+// linkTime reads from_time of a receiver, but for "restart".
 func linkTime(from string) (int64, error) {
 	switch from {
-	case "", "restart":
+	case "", forwarder.Restart:
 		return 0, nil
 	case "now":
 		return 1<<63 - 1, nil
@@ -237,37 +238,48 @@ func linkTime(from string) (int64, error) {
 	return parseTime(from)
 }
 
+// Now is a time that no later event is stamped with less than.
+func (s nameScheme) Now() int64 { return s.r.now() }
+
+// Left keeps where a receiver goes on.
+func (s nameScheme) Left(who string, from int64) {
+	r := s.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.points.keep(linkWho(who), from, r.now())
+}
+
 // Replay has a receiver given what came to a name from a time on, and then what comes, with no gap and no double in between.
-func (s nameScheme) Replay(name, from string, begin func(forwarder.Replay)) {
+func (s nameScheme) Replay(name, who, from string, begin func(forwarder.Replay)) {
 	r := s.r
 	typ, response, _ := parseName(name)
 	at, _ := linkTime(from)
+	if from == forwarder.Restart {
+		at = r.restartPoint(linkWho(who))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keepEvents()
 	r.unrouted.clear(typ, response)
-	k := r.kinds[direction(response)][typ]
-	if k == nil {
-		begin(nil)
-		return
-	}
-	v := r.ring.view(k, at, max(r.now(), r.last))
+	v := r.replayOf(typ, response, at)
 	if len(v.places) == 0 {
 		begin(nil)
 		return
 	}
-	begin(&linkReplay{v: v, k: k})
+	begin(&linkReplay{v: v})
 }
 
 // linkReplay makes AMQP messages of the events of a view.
 type linkReplay struct {
 	v     view
-	k     *kind // its words only, which do not change
 	stamp stamp
 	body  []byte
 }
 
 func (p *linkReplay) Next() { p.v.next() }
+
+// Tag is when the next event came.
+func (p *linkReplay) Tag() int64 { return p.v.at(0).at }
 
 // Append appends the message of the next event.
 func (p *linkReplay) Append(dst []byte) []byte {
@@ -275,9 +287,10 @@ func (p *linkReplay) Append(dst []byte) []byte {
 		return dst
 	}
 	e := p.v.at(0)
-	b := append(p.stamp.append(append(p.body[:0], p.k.bodyHead...), e.at), `",`...)
+	k := p.v.of(e)
+	b := append(p.stamp.append(append(p.body[:0], k.bodyHead...), e.at), `",`...)
 	p.body = append(append(b, e.body...), `,"replay":true}`...)
-	return appendMessage(dst, p.k, idOf(e.body), &p.stamp, e.at, p.body)
+	return appendMessage(dst, k, idOf(e.body), &p.stamp, e.at, p.body)
 }
 
 // idOf gives the id of an event, by what the ring keeps of it.

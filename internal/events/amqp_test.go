@@ -26,13 +26,17 @@ type node struct {
 	forwarder *forwarder.Node
 	session   *amqp.Session
 	url       string
+	address   string          // of its AMQP listener
+	grace     context.Context // what waits for hops has until this is over, at the end
 }
 
-func startNode(t *testing.T) *node {
+func startNode(t *testing.T) *node { return startNodeWith(t, forwarder.Options{}) }
+
+func startNodeWith(t *testing.T, o forwarder.Options) *node {
 	t.Helper()
 	n := &node{t: t, table: routetable.New()}
 	core := admin.New(n.table, admin.Options{})
-	f := forwarder.New(core, forwarder.Options{})
+	f := forwarder.New(core, o)
 	n.events = events.New(core, events.Options{ID: f.ID()})
 	n.events.Attach(f)
 	n.forwarder = f
@@ -40,9 +44,11 @@ func startNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.address = address.String()
 	web := httptest.NewServer(n.events.Handler())
 	n.url = "ws" + strings.TrimPrefix(web.URL, "http")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	n.grace = ctx
 	conn, err := amqp.Dial(ctx, "amqp://"+address.String(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +59,7 @@ func startNode(t *testing.T) *node {
 	t.Cleanup(func() {
 		conn.Close()
 		n.events.Close()
-		f.Stop(ctx)
+		f.Stop(n.grace)
 		web.Close()
 		cancel()
 	})

@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/routetable"
 )
 
 // from attaches a receiver that asks for a replay by a filter.
@@ -214,20 +218,40 @@ func TestAReceiverGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// Events that wait for a receiver beyond the hard limit cost it its link: it comes back for the rest, and misses nothing. Others do not notice.
+// Events that wait for a receiver beyond the hard limit cost it its link: it comes back for the rest, and misses nothing. Others do not notice. It is the
+// same for one that an operator's row leads events to.
 func TestAReceiverPastTheHardLimit(t *testing.T) {
-	n := startNode(t)
+	for name, c := range map[string]struct{ row, address, back string }{
+		"of events":      {"", "event:req/T", "restart"},
+		"of a name":      {"route:mail", "mail", ""},
+		"of other types": {"event:req/U", "event:req/U", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := startNodeWith(t, forwarder.Options{SoftQueue: 100, HardQueue: 200})
+			if c.row != "" {
+				if _, err := n.table.Add("event:req/T", c.row); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.pastTheHardLimit(c.address, c.back)
+		})
+	}
+}
+
+func (n *node) pastTheHardLimit(address, back string) {
+	t := n.t
 	c := n.component(`{"op":"hello","name":"C"}`)
-	alice, err := n.session.NewReceiver(t.Context(), "event:req/T", &amqp.ReceiverOptions{Credit: -1, Properties: map[string]any{"from_time": ""}})
+	shop := n.dial("shop")
+	alice, err := shop.session.NewReceiver(t.Context(), address, &amqp.ReceiverOptions{Name: "alice", Credit: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := alice.IssueCredit(100); err != nil {
+	if err := alice.IssueCredit(50); err != nil {
 		t.Fatal(err)
 	}
 	bob := n.receiver("event:req/T")
-	const total = 5500 // the limit is 5000
-	const atOnce = 500 // bob keeps up
+	const total = 300
+	const atOnce = 50 // bob keeps up
 	for from := 0; from < total; from += atOnce {
 		for i := from; i < from+atOnce; i++ {
 			say(c, fmt.Sprintf(`{"op":"event","id":"%d","type":"T"}`, i))
@@ -255,16 +279,117 @@ func TestAReceiverPastTheHardLimit(t *testing.T) {
 		alice.AcceptMessage(t.Context(), m)
 		next++
 	}
-	if next != 100 {
+	if next != 50 {
 		t.Errorf("alice got %d events before the end", next)
 	}
-	again := n.mustFrom("event:req/T", last)
-	for i := next - 1; i < total; i++ { // inclusive: the last of before comes again
+	from := next
+	if back == "" {
+		from, back = next-1, last // inclusive: the last of before comes again
+	}
+	again, err := shop.session.NewReceiver(t.Context(), "event:req/T", &amqp.ReceiverOptions{Name: "alice", Credit: 100, Properties: map[string]any{"from_time": back}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := from; i < total; i++ {
 		if e := n.event(again); e.ID != fmt.Sprint(i) {
 			t.Fatalf("alice got %s, want %d", e.ID, i)
 		}
 	}
-	if n.forwarder.Counters()["behind"] != 1 {
-		t.Errorf("%d receivers are counted", n.forwarder.Counters()["behind"])
+	if got := n.forwarder.Counters(); got["behind"] != 1 || got["eventsMissed"] != 0 {
+		t.Errorf("%d receivers are counted, and %d events", got["behind"], got["eventsMissed"])
+	}
+}
+
+// A hop that takes nothing cannot be told that it misses events: they are counted.
+func TestAHopPastTheHardLimit(t *testing.T) {
+	n := startNodeWith(t, forwarder.Options{SoftQueue: 50, HardQueue: 100})
+	var cancel func()
+	n.grace, cancel = context.WithCancel(t.Context())
+	cancel()
+	const hop = "amqp://127.0.0.1:1/away"
+	if _, err := n.table.Add("event:req/T", hop); err != nil {
+		t.Fatal(err)
+	}
+	tap := routetable.NewRoute("event:req/T", "amqp://127.0.0.1:1/tap")
+	tap.Optional = true // it may miss what it likes
+	if _, err := n.table.Apply(routetable.Op{Verb: routetable.VerbAdd, Route: tap, Columns: routetable.ColOptional}); err != nil {
+		t.Fatal(err)
+	}
+	c := n.component(`{"op":"hello","name":"C"}`)
+	for range 200 {
+		say(c, `{"op":"event","id":"1","type":"T"}`)
+	}
+	say(c, `{"op":"event","id":"1","type":"T","ref":1}`)
+	n.read(c)
+	got := n.forwarder.Missed()
+	if len(got) != 1 || got[0].Hop != hop || got[0].Count != 101 || n.forwarder.Counters()["eventsMissed"] != 101 {
+		t.Errorf("missed: %v, %d", got, n.forwarder.Counters()["eventsMissed"])
+	}
+}
+
+// E-14: whoever subscribes clears the entry, a receiver and an operator as well; one who only looks on does not.
+func TestE14ARowClearsWhatWasUnrouted(t *testing.T) {
+	n := startNode(t)
+	c := n.component(`{"op":"hello","name":"C"}`)
+	unrouted := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, u := range n.events.Unrouted() {
+			got = append(got, u.Type)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("unrouted: got %q, want %q", got, want)
+		}
+	}
+	for _, typ := range []string{"Queue", "Received", "Replayed", "Row", "Tap"} {
+		say(c, fmt.Sprintf(`{"op":"event","ref":1,"id":"1","type":"%s"}`, typ))
+		n.read(c)
+	}
+	unrouted("Queue", "Received", "Replayed", "Row", "Tap")
+	n.receiver("event:req/Received")
+	n.mustFrom("event:req/Replayed", "now")
+	if _, err := n.session.NewReceiver(t.Context(), "event:req/Queue", &amqp.ReceiverOptions{SourceCapabilities: []string{"queue"}}); err != nil {
+		t.Fatal(err)
+	}
+	unrouted("Row", "Tap")
+	if _, err := n.table.Add("event:req/R*", "null"); err != nil {
+		t.Fatal(err)
+	}
+	tap := routetable.NewRoute("event:req/Tap", "event:req/Received")
+	tap.Optional = true
+	if _, err := n.table.Apply(routetable.Op{Verb: routetable.VerbAdd, Route: tap, Columns: routetable.ColOptional}); err != nil {
+		t.Fatal(err)
+	}
+	unrouted("Tap")
+}
+
+// What rows lead on to a name is in its replay, too, in its place: who comes back misses nothing of it.
+func TestAReplayOfWhatRowsLeadOn(t *testing.T) {
+	n := startNode(t)
+	for pattern, address := range map[string]string{"event:req/A": "event:req/B", "event:req/C": "route:on", "on": "event:req/B", "event:req/D": "event:res/B"} {
+		if _, err := n.table.Add(pattern, address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := n.component(`{"op":"hello","name":"C"}`)
+	for i, typ := range []string{"A", "B", "C", "D", "A"} {
+		say(c, fmt.Sprintf(`{"op":"event","ref":1,"id":"%d","type":"%s"}`, i, typ))
+		n.read(c)
+	}
+	r := n.mustFrom("event:req/B", "")
+	say(c, `{"op":"event","ref":1,"id":"5","type":"C"}`)
+	n.read(c)
+	n.wants(r, "0* 1* 2* 4* 5")
+	say(c, `{"op":"subscribe","ref":2,"type":"B","direction":"request"}`)
+	if got := n.read(c); !strings.Contains(got, `"replaying":5`) {
+		t.Errorf("got %s", got)
+	}
+	for _, want := range []string{`"type":"A","direction":"request"`, `"id":"1"`, `"type":"C"`, `"id":"4"`, `"id":"5"`} {
+		if got := n.read(c); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if m := n.receive(n.mustFrom("event:req/B", "")); *m.Properties.To != "event:req/A" || !strings.Contains(string(m.GetData()), `"type":"A"`) {
+		t.Errorf("got %s to %s", m.GetData(), *m.Properties.To)
 	}
 }

@@ -534,7 +534,7 @@ func (c *conn) fromTime(value []byte) (int64, error) {
 	}
 	switch s := word(value); s {
 	case "restart":
-		return c.r.restartPoint(c), nil
+		return c.r.restartPoint(c.key), nil
 	case "now":
 		return 1<<63 - 1, nil
 	default:

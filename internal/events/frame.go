@@ -303,7 +303,7 @@ func (v *view) appendFrames(b []byte, n int) []byte {
 		e := v.next()
 		var at int
 		b, at = websocket.BeginFrame(b, false)
-		b = websocket.EndFrame(s.appendEvent(b, v.head, e.at, e.body, v.via(e.origin), true), at, true, false)
+		b = websocket.EndFrame(s.appendEvent(b, v.of(e).head, e.at, e.body, v.via(e.origin), true), at, true, false)
 	}
 	return b
 }

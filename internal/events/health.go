@@ -28,18 +28,16 @@ const (
 
 // record is what is known of a component, by name: it outlives its connection. Router.mu guards it.
 type record struct {
-	name         string
-	conn         *conn // nil: it is away
-	since        int64 // when it came, or went
-	replied      int64 // to a health check, last; 0 is never on this connection
-	status       string
-	exceptions   []json.RawMessage // the latest
-	raised       uint64            // all of them
-	vitals       json.RawMessage
-	shown        string // the health that was logged last
-	restart      int64  // from when on it misses events; 0 is none
-	restartUntil int64
-	unstartable  bool // its restart action does not work
+	name        string
+	conn        *conn // nil: it is away
+	since       int64 // when it came, or went
+	replied     int64 // to a health check, last; 0 is never on this connection
+	status      string
+	exceptions  []json.RawMessage // the latest
+	raised      uint64            // all of them
+	vitals      json.RawMessage
+	shown       string // the health that was logged last
+	unstartable bool   // its restart action does not work
 }
 
 // recordOf gives the record of a component that comes. Called under the lock.
@@ -82,13 +80,15 @@ func (c *conn) leave(why error) {
 	c.yield()
 	rec, now := c.record, r.now()
 	rec.conn, rec.since = nil, now
-	if had > 0 || rec.restart == 0 { // one that has subscribed to nothing goes on where it was before
-		if rec.restart = undelivered; undelivered == 0 {
-			rec.restart = max(now, r.last+1)
-		}
-		rec.restartUntil = now + int64(r.o.Window)
+	point, stopping := undelivered, r.stopping
+	if point == 0 {
+		point = max(now, r.last+1)
 	}
-	point, stopping := rec.restart, r.stopping
+	if had > 0 {
+		r.points.keep(c.key, point, now)
+	} else if before := r.points.at(c.key, now); before != 0 { // one that has subscribed to nothing goes on where it was before
+		point = before
+	}
 	r.mu.Unlock()
 	if onPurpose || stopping {
 		c.log.Info("a component has gone", "reason", words(why))
@@ -211,6 +211,8 @@ func (r *Router) sweep(now int64) {
 	defer r.mu.Unlock()
 	r.countAll()
 	r.ring.evict(now)
+	r.points.forget(now)
+	r.clearUnrouted()
 	for _, s := range r.seen[1:] {
 		s.forget(now - 2*r.ring.window) // longer than what is sent again can be
 	}

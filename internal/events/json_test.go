@@ -146,7 +146,7 @@ func TestAMQPMessagesOfEventsAllocateNothing(t *testing.T) {
 	k := newKind("Order", false)
 	rg := ring{window: 1e9, max: 1 << 20}
 	rg.add(k, 1, 0, 0, e.bodySize(), e.appendBody)
-	p := &linkReplay{v: rg.view(k, 0, 1), k: k}
+	p := &linkReplay{v: rg.view(k, 0, 1)}
 	var dst []byte
 	if n := testing.AllocsPerRun(100, func() {
 		r.message(k, &e, 1e18)

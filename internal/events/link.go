@@ -49,6 +49,9 @@ const (
 	redialMost   = 5 * time.Second
 )
 
+// LeastLinkWindow is how long events have to be kept where routers are linked, so that a link that breaks, and is dialled again, loses none.
+const LeastLinkWindow = 2 * redialMost
+
 // LinkHandler takes routers at /router/link.
 func (r *Router) LinkHandler() http.Handler {
 	gate := websocket.Gate{Speaks: "edri.v1 between routers", Origins: []string{}}
@@ -231,6 +234,9 @@ func (c *conn) joinLink() error {
 	r.links.Add(1)
 	c.link.linked = true
 	c.log.Info("a router is linked", "remote", c.remote)
+	if r.o.Window < LeastLinkWindow {
+		c.log.Warn("events are kept for less time than the link may be away, and may be lost then", "window", r.o.Window, "least", LeastLinkWindow)
+	}
 	r.tellDemands(c, &c.dirty)
 	c.tellMarkers()
 	return nil
@@ -289,9 +295,10 @@ func (r *Router) tellAllDemands() {
 func (r *Router) tellDemands(to *conn, d *dirty) {
 	wants := [2]map[string][]string{{}, {}}
 	paths := map[string][]string{}
+	s := r.table.Snapshot()
 	for t := range r.shareable {
 		for dir := range wants {
-			if r.wantedHere(t, dir == 1) {
+			if r.leads(s, addressOf(t, dir == 1)) {
 				wants[dir][t] = append(wants[dir][t], r.o.ID)
 			}
 		}
@@ -330,20 +337,6 @@ func (r *Router) tellDemands(to *conn, d *dirty) {
 	}
 	to.link.told = b
 	to.say(d, func(out []byte) []byte { return append(out, b...) })
-}
-
-// wantedHere tells whether a row leads a kind of event to anything but links and the ring. Called under the lock.
-func (r *Router) wantedHere(typ string, response bool) bool {
-	r.groups = r.table.Snapshot().LookupInto(r.groups[:0], addressOf(typ, response), nil)
-	for i := range r.groups {
-		for j := range r.groups[i].Matches {
-			m := &r.groups[i].Matches[j]
-			if m.Problem == "" && !m.Route.Optional && !isLink(m.Hop) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func isLink(h *routetable.Hop) bool {
@@ -489,7 +482,10 @@ func (c *conn) handleLinkEvent() error {
 		return nil // it has been here
 	}
 	c.received.Add(1)
-	r.publishFrom(c, origin, seq, e, &c.dirty)
+	if r.publishFrom(c, origin, seq, e, &c.dirty) < 0 {
+		c.log.Debug("an event of a type that may not cross came from another router", "type", string(e.typ))
+		c.refuse(&c.dirty, f.ref, "not_shareable", "this type is not shareable here, and nobody behind this router demands it")
+	}
 	return nil
 }
 
@@ -594,6 +590,9 @@ func (r *Router) Shareable() []string {
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.shareable))
 }
+
+// Stall is how long a send may take before it is shown.
+func (r *Router) Stall() time.Duration { return r.o.Stall }
 
 // Window tells how many events are kept for replay, and in how many bytes.
 func (r *Router) Window() (events, bytes int) {

@@ -326,14 +326,51 @@ func TestRoutersInAnyGraph(t *testing.T) {
 	}
 }
 
+// router is the other end of a link, to say what routers of ours do not.
+func (w *world) router() *peer {
+	p := &peer{w: w}
+	ours, theirs := net.Pipe()
+	p.nc, p.ws = ours, websocket.New(ours, nil, true, websocket.Options{})
+	w.r.ServeLink(theirs, nil, &Account{Link: true})
+	w.peers = append(w.peers, p)
+	go p.read()
+	return p
+}
+
+// E-31 at the other end: a router takes no event of a type that may not cross, whoever sends it.
+func TestE31ALinkBringsOnlyWhatMayCross(t *testing.T) {
+	inRouters(t, 1, func(x *routers) {
+		w := x.w[0]
+		a := w.join("A", "req/Own", "req/Shared")
+		p := w.router()
+		p.say(`{"op":"link","router":"X"}`, `{"op":"demands","requests":{"Own":["X"],"Other":["X"]},"responses":{}}`, `{"op":"markers","markers":{}}`)
+		p.wants("link", "demands", "markers")
+		from := func(p *peer, seq int, typ string) {
+			p.say(fmt.Sprintf(`{"op":"event","id":"%s","type":"%s","origin":"X","seq":%d}`, typ, typ, seq))
+		}
+		from(p, 1, "Own")
+		from(p, 2, "Other")
+		p.wants("error not_shareable", "error not_shareable")
+		a.say(`{"op":"types","ref":1,"shareable":["Shared"]}`)
+		a.wants("ok 1")
+		p.wants("demands")
+		from(p, 3, "Shared")
+		a.wants("Shared")
+		other := w.router()
+		other.say(`{"op":"link","router":"Y"}`, `{"op":"demands","requests":{"Other":["Y"]},"responses":{}}`, `{"op":"markers","markers":{}}`)
+		other.wants("link", "demands", "markers")
+		p.wants("demands")
+		from(p, 4, "Other")
+		other.wants("Other")
+		if n := w.r.ring.count; n != 2 {
+			t.Errorf("%d events are kept", n)
+		}
+	})
+}
+
 func TestALinkToItselfAndOddFrames(t *testing.T) {
 	inRouters(t, 1, func(x *routers) {
-		p := &peer{w: x.w[0]}
-		ours, theirs := net.Pipe()
-		p.nc, p.ws = ours, websocket.New(ours, nil, true, websocket.Options{})
-		x.w[0].r.ServeLink(theirs, nil, &Account{Link: true})
-		x.w[0].peers = append(x.w[0].peers, p)
-		go p.read()
+		p := x.w[0].router()
 		p.say(`{"op":"demands","requests":{}}`, `{"op":"link"}`, `{"op":"link","router":"X","protocol":2}`, `{"op":"link","router":"X","protocol":1}`)
 		p.wants("link", "error bad_request", "error bad_request", "error bad_request", "demands", "markers")
 		p.say(`{"op":"demands","requests":[]}`, `{"op":"markers","markers":{"R1":[[5,1],[1,"x"]]}}`, `{"op":"event","id":"1","type":"T"}`, `{"op":"event","id":"1","type":"T","origin":"X","seq":0}`,

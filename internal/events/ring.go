@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"sort"
 )
@@ -201,10 +202,11 @@ func (r *ring) unnameKind(k *kind) {
 	}
 }
 
-// view is events of one kind, as they are in the ring when it is made: oldest first. It is read without the lock, and what it has does not go
-// while it is read.
+// view is events of one kind, and of those that rows lead on to its name, as they are in the ring when it is made: oldest first. It is read without the
+// lock, and what it has does not go while it is read.
 type view struct {
-	head    []byte
+	kind    *kind // only its words are read, which do not change
+	others  map[uint32]*kind
 	places  []place
 	chunks  []*chunk
 	first   uint64
@@ -213,7 +215,7 @@ type view struct {
 
 // view gives the events of a kind that are in the window now and came at from or later.
 func (r *ring) view(k *kind, from, now int64) view {
-	v := view{head: k.head, places: k.places, chunks: r.chunks, first: r.first}
+	v := view{kind: k, places: k.places, chunks: r.chunks, first: r.first}
 	from = max(from, now-r.window)
 	v.places = v.places[sort.Search(len(v.places), func(i int) bool { return v.at(i).at >= from }):]
 	if len(v.places) == 0 {
@@ -232,4 +234,29 @@ func (v *view) next() entry {
 	e := v.at(0)
 	v.places = v.places[1:]
 	return e
+}
+
+// of gives the kind of an event of the view.
+func (v *view) of(e entry) *kind {
+	if k := v.others[e.kind]; k != nil {
+		return k
+	}
+	return v.kind
+}
+
+// merge gives the events of two views of one ring, made at once. w has one kind.
+func (v view) merge(w view) view {
+	switch {
+	case len(w.places) == 0:
+		return v
+	case len(v.places) == 0:
+		return w
+	}
+	if v.others = maps.Clone(v.others); v.others == nil {
+		v.others = map[uint32]*kind{}
+	}
+	v.others[w.kind.id] = w.kind
+	v.places = slices.Concat(v.places, w.places)
+	slices.Sort(v.places)
+	return v
 }

@@ -97,13 +97,16 @@ type Router struct {
 	mu        sync.Mutex // the sequencer: an event is stamped, kept, looked up and queued under it, and a subscription made
 	last      int64      // the last stamp
 	taken     uint64     // events
+	nowhere   uint64     // events that nobody had subscribed to
 	copies    uint64     // queued for components and routers; what the node sends on is the node's
 	ring      ring
 	kinds     [2]map[string]*kind // requests and responses that are in the ring, by type
+	leading   map[*kind]struct{}  // of these, those that rows lead on to other names
 	open      map[*conn]struct{}  // connections, whether or not they have a name
 	conns     map[string]*conn    // those that have, by key
 	joined    uint64              // counts comings and goings of conns: plans from before are made anew
 	records   map[string]*record  // by key
+	points    points
 	unrouted  tally
 	shareable map[string]bool
 	origins   []string // routers whose events came here, by number; this one is 0. What is in it does not change
@@ -127,8 +130,9 @@ func New(core *admin.Core, o Options) *Router {
 	r := &Router{
 		o: o, log: o.Log, core: core, table: core.Table(), began: time.Now(), stop: make(chan struct{}),
 		open: map[*conn]struct{}{}, conns: map[string]*conn{}, records: map[string]*record{}, shareable: map[string]bool{},
-		kinds:   [2]map[string]*kind{{}, {}},
+		kinds: [2]map[string]*kind{{}, {}}, leading: map[*kind]struct{}{},
 		ring:    ring{window: int64(o.Window), max: o.WindowBytes},
+		points:  points{window: int64(o.Window)},
 		demands: make(chan struct{}, 1), dialer: websocket.Dial, ownSeq: uint64(time.Now().UnixMicro()), // numbers rise over a restart too
 		origins: []string{o.ID}, seen: []*seen{nil},
 	}

@@ -44,7 +44,7 @@ type pool struct {
 func (r *Router) publish(e *event, d *dirty) (at int64) { return r.publishFrom(nil, "", 0, e, d) }
 
 // publishFrom is publish of an event that came by a link, nil for others, with the router that it came to first and its number there. One that was here
-// before is left out: then the time is 0.
+// before is left out: then the time is 0. One that may not cross is refused: then it is negative.
 func (r *Router) publishFrom(from *conn, origin string, seq uint64, e *event, d *dirty) (at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,6 +53,8 @@ func (r *Router) publishFrom(from *conn, origin string, seq uint64, e *event, d 
 	number := uint32(0)
 	if from == nil {
 		seq = r.nextSeq(e)
+	} else if !r.crosses(from, e) {
+		return -1
 	} else if number = r.originOf(origin); number == 0 || !r.seen[number].add(seq, at) {
 		return 0
 	}
@@ -149,6 +151,7 @@ func (r *Router) kindOf(e *event) *kind {
 
 func (r *Router) forgetKind(k *kind) {
 	r.count(&k.plan)
+	delete(r.leading, k)
 	delete(r.kinds[direction(k.response)], k.typ)
 }
 
@@ -171,6 +174,11 @@ func (r *Router) planOf(k *kind) *plan {
 	r.groups = s.LookupInto(r.groups[:0], k.address, nil)
 	for i := range r.groups {
 		r.planGroup(p, s, &r.groups[i], 1)
+	}
+	if p.brief && p.keep {
+		r.leading[k] = struct{}{}
+	} else {
+		delete(r.leading, k)
 	}
 	return p
 }
@@ -308,13 +316,47 @@ func (r *Router) subscribe(c *conn, list []asked, d *dirty) {
 			continue
 		}
 		r.unrouted.clear(a.typ, a.response)
-		var v view
-		if k := r.kinds[direction(a.response)][a.typ]; k != nil {
-			v = r.ring.view(k, a.from, max(r.now(), r.last))
-			v.origins = r.origins
-		}
-		c.subscribed(a.ref, v, d)
+		c.subscribed(a.ref, r.replayOf(a.typ, a.response, a.from), d)
 	}
+}
+
+// replayOf gives what came to a name from a time on: of its kind, and of those that rows lead on to it. Called under the lock.
+func (r *Router) replayOf(typ string, response bool, from int64) (v view) {
+	now := max(r.now(), r.last)
+	k := r.kinds[direction(response)][typ]
+	if k != nil {
+		v = r.ring.view(k, from, now)
+	}
+	s := r.table.Snapshot()
+	for other := range r.leading {
+		if other != k && leadsOn(s, s.LookupInto(nil, other.address, nil), addressOf(typ, response), 1) {
+			v = v.merge(r.ring.view(other, from, now))
+		}
+	}
+	v.origins = r.origins
+	return v
+}
+
+// leadsOn tells whether all that groups of rows get comes to a name of events, too.
+func leadsOn(s *routetable.Snapshot, groups []routetable.Group, name string, depth int) bool {
+	for i := range groups {
+		if groups[i].Pick != routetable.PickAll {
+			continue
+		}
+		for j := range groups[i].Matches {
+			m := &groups[i].Matches[j]
+			if m.Problem != "" || !m.Hop.IsName() {
+				continue
+			}
+			if m.Hop.Scheme == "event" && "event:"+m.Hop.Name == name {
+				return true
+			}
+			if depth < routetable.MaxDepth && leadsOn(s, s.Inner(nil, m.Hop, nil), name, depth+1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unsubscribe takes the row back, and has the component told.
@@ -343,14 +385,11 @@ func (r *Router) withdraw(c *conn) {
 	}
 }
 
-// restartPoint gives where a component goes on that asks for "restart": 0 is the whole window. Called without the lock.
-func (r *Router) restartPoint(c *conn) int64 {
+// restartPoint gives where somebody goes on that asks for "restart": 0 is the whole window. Called without the lock.
+func (r *Router) restartPoint(who string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec := c.record; rec.restart != 0 && rec.restartUntil >= r.now() {
-		return rec.restart
-	}
-	return 0
+	return r.points.at(who, r.now())
 }
 
 // Unrouted is a type of events that nobody had subscribed to when the last came.
@@ -361,6 +400,10 @@ type Unrouted struct {
 	Drops     uint64 `json:"drops"`
 	LastDrop  string `json:"lastDrop"`
 
+	Address string    `json:"-"` // event:req/TYPE, event:res/TYPE
+	First   time.Time `json:"-"`
+	Last    time.Time `json:"-"`
+
 	last int64
 }
 
@@ -368,10 +411,14 @@ type Unrouted struct {
 const maxUnrouted = 1000
 
 // tally counts events that nobody wanted, by address.
-type tally struct{ of map[string]*Unrouted }
+type tally struct {
+	of         map[string]*Unrouted
+	generation uint64 // of the table, at which none of them had a row
+}
 
 // dropped counts an event that had no row. Called under the lock.
 func (r *Router) dropped(k *kind, at int64) {
+	r.nowhere++
 	state := "NOT WIRED"
 	if _, ok := r.table.Snapshot().Emptied(k.address); ok {
 		state = "HANDLER GONE"
@@ -382,7 +429,7 @@ func (r *Router) dropped(k *kind, at int64) {
 		return
 	}
 	r.log.Info("an event without a subscriber was dropped", "type", k.typ, "direction", directionOf(k.response), "state", state)
-	r.unrouted.add(k.address, &Unrouted{Type: k.typ, Direction: directionOf(k.response), State: state, Drops: 1, last: at})
+	r.unrouted.add(k.address, &Unrouted{Type: k.typ, Direction: directionOf(k.response), State: state, Drops: 1, Address: k.address, First: time.Unix(0, at), last: at})
 }
 
 func (t *tally) add(address string, u *Unrouted) {
@@ -401,11 +448,40 @@ func (t *tally) add(address string, u *Unrouted) {
 	t.of[address] = u
 }
 
+// clearUnrouted forgets what there is a row for now, whoever made it: a receiver, an operator. Called under the lock.
+func (r *Router) clearUnrouted() {
+	s := r.table.Snapshot()
+	if r.unrouted.generation == s.Generation() {
+		return
+	}
+	r.unrouted.generation = s.Generation()
+	for address := range r.unrouted.of {
+		if r.leads(s, address) {
+			delete(r.unrouted.of, address)
+		}
+	}
+}
+
+// leads tells whether a row leads an address to anything but links and the ring. Called under the lock.
+func (r *Router) leads(s *routetable.Snapshot, address string) bool {
+	r.groups = s.LookupInto(r.groups[:0], address, nil)
+	for i := range r.groups {
+		for j := range r.groups[i].Matches {
+			m := &r.groups[i].Matches[j]
+			if m.Problem == "" && !m.Route.Optional && !isLink(m.Hop) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (t *tally) clear(typ string, response bool) { delete(t.of, addressOf(typ, response)) }
 
 // Unrouted gives what nobody has subscribed to, the latest first.
 func (r *Router) Unrouted() []Unrouted {
 	r.mu.Lock()
+	r.clearUnrouted()
 	all := make([]Unrouted, 0, len(r.unrouted.of))
 	for _, u := range r.unrouted.of {
 		all = append(all, *u)
@@ -418,6 +494,7 @@ func (r *Router) Unrouted() []Unrouted {
 		return strings.Compare(a.Type, b.Type)
 	})
 	for i := range all {
+		all[i].Last = time.Unix(0, all[i].last)
 		all[i].LastDrop = strings.Trim(string(appendTime(nil, all[i].last)), `"`)
 	}
 	return all

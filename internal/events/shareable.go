@@ -40,7 +40,13 @@ func (c *conn) handleTypes() {
 func (r *Router) share(types []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.shareable)+len(types) > maxShareable {
+	fresh := 0
+	for _, t := range types {
+		if !r.shareable[t] {
+			fresh++
+		}
+	}
+	if len(r.shareable)+fresh > maxShareable {
 		return false
 	}
 	for _, t := range types {
@@ -48,6 +54,25 @@ func (r *Router) share(types []string) bool {
 	}
 	r.wanted()
 	return true
+}
+
+// crosses tells whether an event may come by a link: its type is shareable here, or a router behind another link demands it. Called under the lock.
+func (r *Router) crosses(from *conn, e *event) bool {
+	if r.shareable[string(e.typ)] {
+		return true
+	}
+	if k := r.kinds[direction(e.response)][string(e.typ)]; k != nil {
+		return slices.ContainsFunc(r.planOf(k).links, func(c *conn) bool { return c != from })
+	}
+	r.groups = r.table.Snapshot().LookupInto(r.groups[:0], addressOf(string(e.typ), e.response), nil)
+	for i := range r.groups {
+		for j := range r.groups[i].Matches {
+			if h := r.groups[i].Matches[j].Hop; isLink(h) && h.Name != from.key {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // subscriptions gives what the table leads to a component.

@@ -25,6 +25,7 @@ type Stats struct {
 	KeptBytes  int // its memory
 
 	Events      uint64 // that were taken
+	Unrouted    uint64 // of them, that nobody had subscribed to
 	Copies      uint64 // of them, queued for components and routers
 	Slowed      uint64 // times that one of these came to the soft limit
 	Disconnects uint64 // and to the hard limit
@@ -38,7 +39,7 @@ func (r *Router) Stats() Stats {
 	n := &r.counters
 	s := Stats{Slowed: n.slow.Load(), Disconnects: n.disconnects.Load(), Connects: n.connects.Load()}
 	r.mu.Lock()
-	s.Events, s.Copies = r.taken, r.copies
+	s.Events, s.Unrouted, s.Copies = r.taken, r.nowhere, r.copies
 	s.Kept, s.KeptBytes, s.Evicted, s.Dropped = r.ring.count, r.ring.bytes, r.ring.evicted, r.ring.dropped
 	all := r.list()
 	r.mu.Unlock()
@@ -62,7 +63,7 @@ func (r *Router) Stats() Stats {
 func (r *Router) Counters() map[string]uint64 {
 	s := r.Stats()
 	return map[string]uint64{
-		"components": uint64(s.Components), "eventLinks": uint64(s.Links), "events": s.Events, "eventCopies": s.Copies,
+		"components": uint64(s.Components), "eventLinks": uint64(s.Links), "events": s.Events, "eventsUnrouted": s.Unrouted, "eventCopies": s.Copies,
 		"componentsSlowed": s.Slowed, "componentsDisconnected": s.Disconnects, "eventsKept": uint64(s.Kept), "eventBytesKept": uint64(s.KeptBytes),
 		"eventsEvicted": s.Evicted, "eventsForgotten": s.Dropped,
 	}

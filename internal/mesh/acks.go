@@ -182,6 +182,9 @@ func (m *Mesh) loadAcks(t *twin) {
 	if err != nil {
 		m.o.Log.Error("what a component has sent and is to get cannot be read whole", "component", t.name, "file", name, "error", err)
 	}
+	for i := range x.out.waiting {
+		x.out.waiting[i].sent = true
+	}
 	t.boxes, t.noted = x, x.mark
 	t.log.changed = true // it is written anew before it grows: its last line may have no end
 }

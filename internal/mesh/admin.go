@@ -150,13 +150,13 @@ func (l *link) handleNews(_ *Frame, c *command) (Status, []byte) {
 func (l *link) handleSetup(_ *Frame, c *command) (Status, []byte) {
 	t := l.twin.Load()
 	if c.Kin != 0 && !l.m.o.Server && t.named && t.relays.Load() {
-		t.setReactive(true)
 		answer := appendWide(appendText([]byte{majorMap<<5 | 1}, newsCommand), l.m.mark)
 		if l.m.lets(t, c.Door) {
 			answer[0]++
 			answer = appendBytes(appendText(answer, "amqp"), c.Door)
 		}
 		l.m.kin.up(t, c.Kin)
+		t.setReactive(true)
 		t.flush(l)
 		return StatusOK, answer
 	}

@@ -17,6 +17,7 @@ type atlas struct {
 	origins map[uint64]map[thing]version
 	things  int
 	graph   map[uint64]map[uint64]bool // who says that it is linked to whom
+	nodes   map[uint64]string          // who each is that tells
 }
 
 // thing is something that a router has: a topic, a method, or a link to another router.
@@ -31,6 +32,7 @@ const (
 	thingTopic thingKind = iota
 	thingMethod
 	thingLink
+	thingNode // who it is, in all its lives: told by those that keep what is published
 )
 
 // version is the latest that is known of a thing.
@@ -56,7 +58,7 @@ type way struct {
 const maxThings = 1 << 20
 
 func newAtlas(self uint64) *atlas {
-	return &atlas{self: self, origins: map[uint64]map[thing]version{self: {}}, graph: map[uint64]map[uint64]bool{}}
+	return &atlas{self: self, origins: map[uint64]map[thing]version{self: {}}, graph: map[uint64]map[uint64]bool{}, nodes: map[uint64]string{}}
 }
 
 // tell changes what this router has itself, and gives the news for its neighbours; ok is false where there are none.
@@ -80,6 +82,9 @@ func (a *atlas) put(n news) {
 		a.things++
 	}
 	things[n.thing] = n.version
+	if n.kind == thingNode {
+		a.nodes[n.origin] = n.name
+	}
 	if n.kind != thingLink {
 		return
 	}
@@ -163,6 +168,7 @@ func (a *atlas) forget(keep func(origin uint64) bool) {
 			a.things -= len(things)
 			delete(a.origins, origin)
 			delete(a.graph, origin)
+			delete(a.nodes, origin)
 		}
 	}
 }

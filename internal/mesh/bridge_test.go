@@ -217,40 +217,51 @@ func TestEqualIDs(t *testing.T) {
 	}
 }
 
-// The policies: who of three is asked.
+// The policies: who of three is asked, of a method and of a pool; . is that those who have not answered yet do.
 func TestPolicies(t *testing.T) {
-	for policy, want := range map[string]string{"first_up": "aaaa", "round_robin": "abca", "less_busy": "abc"} {
-		t.Run(policy, func(t *testing.T) {
-			r := startRouter(t, Options{Policy: policy})
-			caller := r.component("caller")
-			exposers := map[string]*client{}
-			for _, name := range []string{"a", "b", "c"} {
-				exposers[name] = r.component(name)
-				exposers[name].admin("m", "expose")
+	for policy, want := range map[string]string{"first_up": "aaa.a", "round_robin": "abc.ab", "less_busy": "abca.ab.a.abc"} {
+		for _, target := range []string{"", "pool"} {
+			t.Run(policy+" "+target, func(t *testing.T) { checkPolicy(t, policy, target, want) })
+		}
+	}
+}
+
+func checkPolicy(t *testing.T, policy, target, want string) {
+	r := startRouter(t, Options{Policy: policy})
+	caller := r.component("caller")
+	exposers := []*client{r.component("pool@a"), r.component("pool@b"), r.component("pool@c")}
+	for _, c := range exposers {
+		c.admin("m", "expose")
+	}
+	var asked []func()
+	got := ""
+	for i := range want {
+		if want[i] == '.' {
+			for _, answer := range asked {
+				answer()
 			}
-			asked := map[byte]int{}
-			for i := range want {
-				caller.send(&Frame{Type: Request, ID: number(uint64(1000 + i)), Name: []byte("m"), Data: []byte{0x80}})
-				caller.barrier()
-				for name, c := range exposers {
-					frames, _ := c.barrier()
-					for _, b := range frames {
-						var f Frame
-						if ParseFrame(b, &f) == nil && f.Type == Request {
-							asked[name[0]]++
-							if policy != "less_busy" && name[0] != want[i] {
-								t.Errorf("request %d goes to %s, want %c", i, name, want[i])
-							}
-						}
-					}
+			asked, got = nil, got+"."
+			continue
+		}
+		f := &Frame{Type: Request, ID: number(uint64(1000 + i)), Name: []byte("m"), Data: []byte{0x80}}
+		if target != "" {
+			f.Target = []byte(target)
+		}
+		caller.send(f)
+		caller.barrier()
+		for _, c := range exposers {
+			frames, _ := c.barrier()
+			for _, b := range frames {
+				var f Frame
+				if ParseFrame(b, &f) == nil && f.Type == Request {
+					got += c.name[len("pool@"):]
+					asked = append(asked, func() { c.answer(f, StatusOK, []byte{1}); c.barrier() })
 				}
 			}
-			for name := range exposers {
-				if policy == "less_busy" && asked[name[0]] != 1 {
-					t.Errorf("%s is asked %d times of 3", name, asked[name[0]])
-				}
-			}
-		})
+		}
+	}
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -37,10 +37,11 @@ func (t Type) String() string {
 
 // The flags of a publish.
 const (
-	flagQoS1 = 0x10 // it is acknowledged
-	flagQoS2 = 0x30 // and the acknowledgement too
-	flagSlot = 0x40 // the id has a time bucket of the sender's
-	qosMask  = 0x30
+	flagQoS1  = 0x10 // it is acknowledged
+	flagQoS2  = 0x30 // and the acknowledgement too
+	flagSlot  = 0x40 // the id has a time bucket of the sender's
+	flagAgain = 0x80 // between routers of our kind: it may have been here long ago
+	qosMask   = 0x30
 )
 
 // Status is that of a response.

@@ -81,25 +81,49 @@ func (l *link) handlePublish(f *Frame) error {
 
 // passOn sends a publish into the node.
 func (l *link) passOn(t *twin, f *Frame) error {
-	topic := string(f.Name)
-	e := envelope{hasID: f.HasID, flags: f.Flags, data: f.Data}
-	id := f.ID
-	if l.m.kinCount.Load() > 0 {
-		// Between routers every publish has an id, by which each takes it once, whatever the graph.
-		if !f.HasID {
-			id, e.hasID = randomID(), true
-		}
-		if !l.m.passes(id) && t.kin.Load() != 0 {
-			return nil
-		}
+	topic, again := string(f.Name), f.Flags&flagAgain
+	if f.Flags &^= flagAgain; t.kin.Load() == 0 {
+		again = 0 // others do not know it
 	}
-	e.id = id.Bytes()
+	f.HasID = f.Flags != 0
+	if !l.isFirst(t, f.ID, f.HasID, again != 0) {
+		return nil
+	}
+	e := envelope{hasID: f.HasID, flags: f.Flags | again, data: f.Data}
 	l.m.count.published.Add(1)
 	if l.topic != nil && string(l.topic) != topic {
 		l.flushNode() // a peer gets what it is sent in the order that it came, whatever the topics
 	}
 	l.in.Tag = l.m.keep(l, t, f)
+	id := f.ID
+	if !f.HasID && l.m.kinCount.Load() > 0 {
+		id, e.hasID = l.m.idOfStamp(l.in.Tag), true
+	}
+	e.id = id.Bytes()
 	return l.sendTopic(f.Name, &e)
+}
+
+// isFirst tells whether a publish is to be taken: between routers each has an id, by which it is taken once, whatever the graph. again tells that it may have
+// been here long ago.
+func (l *link) isFirst(t *twin, id ID, hasID, again bool) bool {
+	if !hasID || l.m.kinCount.Load() == 0 {
+		return true
+	}
+	isNew := l.m.passes(id)
+	if t.kin.Load() == 0 {
+		return true
+	}
+	return isNew && !(again && l.m.rest != nil && l.m.rest.has(id))
+}
+
+// idOfStamp gives an id to a publish that has none; 0 is the stamp of what is not kept.
+func (m *Mesh) idOfStamp(stamp int64) ID {
+	id := randomID()
+	if stamp != 0 {
+		id = m.rest.idAt(stamp)
+	}
+	m.passes(id)
+	return id
 }
 
 // keep has a publish that is sent on be kept for who comes later, and gives its stamp. by is as in record.
@@ -111,9 +135,9 @@ func (m *Mesh) keep(by *link, t *twin, f *Frame) int64 {
 	if t.kin.Load() != 0 && f.Flags == flagSlot { // it has its id for routers alone
 		plain := *f
 		plain.Flags, plain.HasID = 0, false
-		f = &plain
+		return s.record(by, t.line, &plain, f.ID)
 	}
-	return s.record(by, t.line, f)
+	return s.record(by, t.line, f, ID{})
 }
 
 // say publishes what the router itself has to say of a twin, as if that had said it.
@@ -134,17 +158,16 @@ func (m *Mesh) sayBy(in *forwarder.Inlet, by *link, t *twin, topic string, data 
 		m.rest.write()
 		defer m.rest.landed(by)
 	}
-	if in.Send(m.appendSaid(nil, topic, data), nil) == nil {
+	if in.Send(m.appendSaid(nil, topic, data, in.Tag), nil) == nil {
 		in.Flush()
 	}
 }
 
 // appendSaid appends the envelope of what the router itself publishes: between routers it has an id, as every publish.
-func (m *Mesh) appendSaid(b []byte, topic string, data []byte) []byte {
+func (m *Mesh) appendSaid(b []byte, topic string, data []byte, stamp int64) []byte {
 	e := envelope{data: data}
 	if m.kinCount.Load() > 0 {
-		id := randomID()
-		m.passes(id)
+		id := m.idOfStamp(stamp)
 		e.id, e.hasID = id.Bytes(), true
 	}
 	return appendEnvelope(b, "topic:", []byte(topic), &e)

@@ -2,7 +2,9 @@ package mesh
 
 import (
 	"encoding/binary"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +23,9 @@ type kin struct {
 	atlas  *atlas
 	near   map[uint64][]*twin // neighbours, by their mark; the first is used
 	placed map[uint64]place   // where rows of other routers lead
+	missed missed             // who has missed something
+
+	learned map[string]bool // patterns that routers of other kinds are to be told of: they began (true) or ended
 
 	wake      chan struct{}
 	regranted atomic.Bool // who may use private topics has changed
@@ -34,6 +39,14 @@ type place struct {
 
 func newKin(m *Mesh) *kin {
 	return &kin{m: m, atlas: newAtlas(m.mark), near: map[uint64][]*twin{}, placed: map[uint64]place{}, wake: make(chan struct{}, 1)}
+}
+
+// keeps has others know who this router is, and that what it missed can be sent to it again.
+func (k *kin) keeps() {
+	k.missed = openMissed(k.m)
+	if s := k.m.rest; s != nil && badName(k.m.self()) == "" {
+		k.atlas.tell(thing{thingNode, k.m.self()}, true)
+	}
 }
 
 // isPlaced tells whether a row's origin is that of another router's things.
@@ -75,27 +88,37 @@ func (k *kin) run() {
 			return
 		case <-k.wake:
 		}
-		own, all := k.m.names.changes()
 		k.mu.Lock()
 		if k.regranted.Swap(false) {
 			for origin, p := range k.placed {
 				k.placeAll(p, origin)
 			}
 		}
-		var list []news
-		for pattern, alive := range own {
-			if t, ok := thingOf(pattern); ok {
-				if n, ok := k.atlas.tell(t, alive); ok {
-					list = append(list, n)
-				}
-			}
-		}
-		k.tell(nil, list)
+		k.tell(nil, k.own())
+		learned := k.learned
+		k.learned = nil
 		k.mu.Unlock()
-		for pattern, alive := range all {
+		for pattern, alive := range learned {
 			k.m.announce(pattern, alive)
 		}
 	}
+}
+
+// own gives news of what has changed here, and notes what others are to be told of. Called under the lock.
+func (k *kin) own() (list []news) {
+	own, learned := k.m.names.changes()
+	for pattern, alive := range own {
+		if t, ok := thingOf(pattern); ok {
+			if n, ok := k.atlas.tell(t, alive); ok {
+				list = append(list, n)
+			}
+		}
+	}
+	if k.learned == nil {
+		k.learned = learned
+	}
+	maps.Copy(k.learned, learned)
+	return list
 }
 
 // thingOf gives the topic or method that a pattern of the table is.
@@ -147,13 +170,12 @@ func (k *kin) up(t *twin, mark uint64) {
 	k.m.kinCount.Add(1)
 	k.near[mark] = append(k.near[mark], t)
 	k.m.do(t.name, admin.Setup{Origin: originOf(t.name) + "c"})
-	all := k.atlas.all()
-	n, ok := k.atlas.tell(thing{thingLink, linkName(mark)}, true)
-	if ok {
-		all = append(all, n)
-		k.tell(t, []news{n})
+	list := k.own()
+	if n, ok := k.atlas.tell(thing{thingLink, linkName(mark)}, true); ok {
+		list = append(list, n)
 	}
-	k.send(t, all)
+	k.tell(t, list)
+	k.send(t, k.atlas.all())
 	k.place(nil, true)
 }
 
@@ -165,6 +187,7 @@ func (k *kin) down(t *twin) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	node := k.atlas.nodes[mark]
 	k.m.kinCount.Add(-1)
 	var left []*twin
 	for _, o := range k.near[mark] {
@@ -179,6 +202,9 @@ func (k *kin) down(t *twin) {
 		}
 	}
 	k.place(nil, true)
+	if since := k.missed.since[node]; since != 0 {
+		t.leaveToReplay(since)
+	}
 }
 
 // hear takes news of a neighbour, passes on what is new, and writes the rows.
@@ -206,6 +232,9 @@ func (k *kin) place(fresh []news, graph bool) {
 	var commands []admin.Command
 	for _, n := range fresh {
 		if p, ok := k.placed[n.origin]; ok && !moved[n.origin] {
+			if n.kind == thingNode {
+				k.resend(n.origin)
+			}
 			commands = k.placeOne(commands, p, n)
 		}
 	}
@@ -222,6 +251,9 @@ func (k *kin) move() (moved map[uint64]bool) {
 		if w, ok := ways[origin]; !ok || k.near[w.by] == nil || k.near[w.by][0].name != p.name || w.hops != p.hops {
 			k.m.do(p.name, admin.Withdraw{Origin: placedOrigin(p, origin)})
 			delete(k.placed, origin)
+			if !ok || !k.isNear(p.name) {
+				k.missed.begins(k.atlas.nodes[origin])
+			}
 		}
 	}
 	for origin, w := range ways {
@@ -229,12 +261,47 @@ func (k *kin) move() (moved map[uint64]bool) {
 			p := place{k.near[w.by][0].name, w.hops}
 			k.placed[origin], moved[origin] = p, true
 			k.placeAll(p, origin)
+			k.resend(origin)
 		}
 	}
+	k.missed.save()
 	if len(k.atlas.origins) > 4*len(ways)+64 {
 		k.atlas.forget(func(origin uint64) bool { _, ok := ways[origin]; return ok })
 	}
 	return moved
+}
+
+// isNear tells whether a twin is a neighbour still.
+func (k *kin) isNear(name string) bool {
+	for _, twins := range k.near {
+		if slices.ContainsFunc(twins, func(t *twin) bool { return t.name == name }) {
+			return true
+		}
+	}
+	return false
+}
+
+// resend has a router that can be reached be sent what it has missed. The neighbour on the way has to keep what it is sent, to know what it has had.
+func (k *kin) resend(origin uint64) {
+	node, t := k.atlas.nodes[origin], k.m.twinOf(k.placed[origin].name)
+	if node == "" || t == nil || k.atlas.nodes[t.kin.Load()] == "" {
+		return
+	}
+	if since := k.missed.of(node); since != 0 {
+		t.again(since, origin)
+	}
+}
+
+// caughtUp notes that routers behind a twin have got what they missed. Called without the lock.
+func (k *kin) caughtUp(t *twin, origins map[uint64]bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for origin := range origins {
+		if p, ok := k.placed[origin]; ok && p.name == t.name {
+			k.missed.ends(k.atlas.nodes[origin])
+		}
+	}
+	k.missed.save()
 }
 
 func placedOrigin(p place, origin uint64) string { return originOf(p.name) + linkName(origin) }

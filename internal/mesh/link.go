@@ -34,6 +34,7 @@ type link struct {
 	numbers atomic.Bool // its ids are numbers
 
 	// Owned by the reader.
+	taken   Frame // the message that is handled
 	login   login
 	in      *forwarder.Inlet
 	source  source // of in
@@ -167,21 +168,22 @@ func (l *link) take(data []byte, text bool) error {
 	if len(data) == 1+doorKeySize && data[0] == doorByte && l.isDoor(data[1:]) {
 		return errDoor
 	}
-	var f Frame
+	f := &l.taken
+	*f = Frame{}
 	var err error
 	l.json.Store(text)
 	if text {
-		if err = ParseJSON(data, &f); err == nil && f.HasID && f.ID.kind == idNumber {
+		if err = ParseJSON(data, f); err == nil && f.HasID && f.ID.kind == idNumber {
 			l.numbers.Store(true)
 		}
 	} else {
-		err = ParseFrame(data, &f)
+		err = ParseFrame(data, f)
 	}
 	if err != nil {
 		l.m.count.badFrames.Add(1)
 		return err
 	}
-	return l.handle(&f)
+	return l.handle(f)
 }
 
 // fail tells a peer over WebSocket that it has done wrong.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -162,12 +163,14 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m.keys = newKeyring(m.o.Keys)
 	if m.o.Retention > 0 {
 		m.rest = openRest(m.o.Rest, m.o.Retention, m.o.RetentionBytes, m.o.Log)
+		m.rest.salt, _ = strconv.ParseUint(node.ID(), 16, 64)
 	}
 	cleanMarks(m.o.Acks, time.Unix(0, m.oldest()))
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.private.Store(m.o.Grants.Snapshot().Len() > 0)
 	m.SetPeople(m.o.Admins, m.o.Tenants)
 	m.kin = newKin(m)
+	m.kin.keeps()
 	m.o.Grants.OnChange(func(routetable.Change) {
 		m.private.Store(m.o.Grants.Snapshot().Len() > 0)
 		m.kin.regrant()

@@ -114,13 +114,9 @@ func (p *peer) openDoor(ctx context.Context, text string, key doorKey) (net.Conn
 	if deadline, ok := ctx.Deadline(); ok {
 		nc.SetDeadline(deadline)
 	}
-	var answer [1]byte
 	_, err = nc.Write(append(append(appendTCPHeader(nil, 1+doorKeySize), doorByte), key[:]...))
 	if err == nil {
-		_, err = io.ReadFull(nc, answer[:])
-	}
-	if err == nil && answer[0] != doorByte {
-		err = errNoDoor
+		err = awaitDoor(nc)
 	}
 	if err != nil {
 		nc.Close()
@@ -128,6 +124,30 @@ func (p *peer) openDoor(ctx context.Context, text string, key doorKey) (net.Conn
 	}
 	nc.SetDeadline(time.Time{})
 	return nc, nil
+}
+
+// awaitDoor reads the answer to a key. A router that takes nobody without a proof has sent a challenge before it.
+func awaitDoor(nc io.Reader) error {
+	var b [256]byte
+	for range 2 {
+		if _, err := io.ReadFull(nc, b[:1]); err != nil {
+			return err
+		}
+		if b[0] == doorByte {
+			return nil
+		}
+		if b[0] != tcpShort {
+			return errNoDoor
+		}
+		_, err := io.ReadFull(nc, b[:1])
+		if err == nil {
+			_, err = io.ReadFull(nc, b[:b[0]])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errNoDoor
 }
 
 var errNoDoor = errors.New("the router takes no AMQP here")

@@ -362,3 +362,16 @@ func (r *router) stopNow() {
 		r.node.Stop(ctx)
 	})
 }
+
+// Whatever answers a key, little of it is read.
+func FuzzDoor(f *testing.F) {
+	f.Add([]byte{doorByte})
+	f.Add([]byte{tcpShort, 1, 0x80, doorByte})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := bytes.NewReader(b)
+		err := awaitDoor(r)
+		if read := len(b) - r.Len(); read > 2*257 || err == nil && b[read-1] != doorByte {
+			t.Fatalf("%x: %d bytes are read, %v", b, read, err)
+		}
+	})
+}

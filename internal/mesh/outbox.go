@@ -21,6 +21,9 @@ type parcel struct {
 	id    ID
 	qos   byte
 	copy  *forwarder.Copy // whose outcome the ack is; nil: nobody asks
+	stamp int64           // as it is kept (rest.go); 0: it is not
+	kin   bool            // it is for a router of our kind
+	sent  bool            // it may have been, by a connection that is over
 }
 
 // policy is how often a publish is sent.
@@ -46,7 +49,7 @@ func (o *outbox) next(now time.Time, r retryPolicy) *parcel {
 		o.drop()
 		return &p
 	}
-	o.tries, o.again = 1, now.Add(r.timeout)
+	o.tries, o.again, o.waiting[0].sent = 1, now.Add(r.timeout), true
 	return &p
 }
 
@@ -79,6 +82,22 @@ func (o *outbox) remove(id ID) {
 			return
 		}
 	}
+}
+
+// forget takes away what is kept elsewhere since a time, and gives it.
+func (o *outbox) forget(since int64) (gone []parcel) {
+	var left []parcel
+	for _, p := range o.waiting {
+		if p.copy != nil || p.stamp == 0 || p.stamp < since {
+			left = append(left, p)
+			continue
+		}
+		gone = append(gone, p)
+		o.bytes -= len(p.frame)
+	}
+	o.waiting = left
+	o.interrupted()
+	return gone
 }
 
 // due says what is to be done now: send the first again, or give it up.

@@ -93,6 +93,9 @@ func (l *lane) Present() bool {
 // Busy is how many requests the twin has not answered.
 func (l *lane) Busy() int { return int(l.t.outstanding.Load()) }
 
+// IsAsked: of exposers that are equally busy the first is asked (rembus.md, 6.6).
+func (l *lane) IsAsked() bool { return l.kind >= laneCall }
+
 // Deliver sends copies.
 func (l *lane) Deliver(batch []*forwarder.Copy) (int, error) {
 	if l.kind >= laneCall {
@@ -188,29 +191,46 @@ func (l *lane) send(c *forwarder.Copy, now *time.Time) (keeps bool, bad *forward
 	} else {
 		c.Keep()
 	}
-	t.put(l, &f, &e, c, now)
+	t.put(l, &f, &e, c, stamp, now)
 	return wanted, nil, false
 }
 
-// stamp is that of a copy as it is kept, 0 where it is not: what is found by a name that is no topic, or was found by another topic, is no publish for those who come later.
+// stamp is that of a copy as it is kept, 0 where it is not: what is found by a name that is no topic is no publish for those who come later. What rows have led
+// to another topic is kept for that as well.
 func (l *lane) stamp(c *forwarder.Copy, e *envelope, from *twin) int64 {
 	s := l.t.m.rest
 	switch {
 	case s == nil || !l.own:
 		return 0
-	case from != nil:
-		if topic, ok := bytes.CutPrefix(e.to, []byte("topic:")); ok && string(topic) == l.name {
-			return c.Message().Tag()
-		}
-		return 0
+	case from == nil:
+		return s.recordCopy(copyKey{c.Serial(), l.name}, "", func() (*Frame, ID) {
+			f := &Frame{Type: Publish, Name: []byte(l.name), Data: e.appendPayload(nil)}
+			if !c.Message().Settled {
+				f.Flags, f.HasID, f.ID = flagQoS1, true, serialID(c)
+			}
+			return f, ID{}
+		})
 	}
-	return s.recordCopy(copyKey{c.Serial(), l.name}, func() *Frame {
-		f := &Frame{Type: Publish, Name: []byte(l.name), Data: e.appendPayload(nil)}
-		if !c.Message().Settled {
-			f.Flags, f.HasID, f.ID = flagQoS1, true, serialID(c)
-		}
-		return f
-	})
+	if topic, ok := bytes.CutPrefix(e.to, []byte("topic:")); ok && string(topic) == l.name || c.Message().Tag() == 0 {
+		return c.Message().Tag()
+	}
+	return s.recordCopy(copyKey{c.Serial(), l.name}, from.line, func() (*Frame, ID) { return l.led(e, from) })
+}
+
+// led is how a publish is kept that rows have led to another topic, and by which id routers know it there.
+func (l *lane) led(e *envelope, from *twin) (f *Frame, id ID) {
+	f = &Frame{Type: Publish, Flags: e.flags &^ flagAgain, Name: []byte(l.name), Data: e.appendPayload(nil)}
+	if e.hasID {
+		id, _ = MakeID(e.id)
+		id = l.t.m.idFor(id, l.name)
+	}
+	if from.kin.Load() != 0 && f.Flags == flagSlot {
+		f.Flags = 0
+	}
+	if f.Flags != 0 {
+		f.HasID, f.ID, id = true, id, ID{}
+	}
+	return f, id
 }
 
 // frame is the head of what a subscriber gets: type, flags and id.
@@ -223,7 +243,8 @@ func (l *lane) frame(c *forwarder.Copy, e *envelope, from *twin, wanted bool) Fr
 			f.ID = l.t.m.idFor(f.ID, l.name)
 		}
 	}
-	kin := l.t.kin.Load() != 0
+	kin, again := l.t.kin.Load() != 0, f.Flags&flagAgain
+	f.Flags &^= flagAgain
 	if from != nil && from.kin.Load() != 0 && f.Flags == flagSlot && !kin {
 		f.Flags, f.HasID = 0, false // it has its id for routers alone
 	}
@@ -238,11 +259,14 @@ func (l *lane) frame(c *forwarder.Copy, e *envelope, from *twin, wanted bool) Fr
 			f.ID = newID()
 		}
 	}
+	if kin && f.HasID {
+		f.Flags |= again
+	}
 	return f
 }
 
 // put sends a publish: on the wire, or behind what waits. c has its outcome; nil: nobody asks. Called under the lock.
-func (t *twin) put(l *lane, f *Frame, e *envelope, c *forwarder.Copy, now *time.Time) {
+func (t *twin) put(l *lane, f *Frame, e *envelope, c *forwarder.Copy, stamp int64, now *time.Time) {
 	t.frame = l.appendPublish(t.frame[:0], f, e)
 	if f.QoS() == 0 && len(t.out.waiting) == 0 {
 		t.writeOwn()
@@ -251,7 +275,7 @@ func (t *twin) put(l *lane, f *Frame, e *envelope, c *forwarder.Copy, now *time.
 	if now.IsZero() {
 		*now = time.Now()
 	}
-	t.push(parcel{frame: bytes.Clone(t.frame), id: f.ID, qos: f.QoS(), copy: c}, *now)
+	t.push(parcel{frame: bytes.Clone(t.frame), id: f.ID, qos: f.QoS(), copy: c, stamp: stamp}, *now)
 }
 
 // idFor is the id by which routers know a message that has reached one topic of several, whichever of them it is sent to.

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -15,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/websocket"
@@ -43,6 +45,8 @@ type peer struct {
 
 	// Owned by the reader of its link.
 	door    doorKey
+	proven  []byte // the challenge that was answered
+	known   bool   // the name is taken
 	waiting map[ID]func(l *link, f *Frame)
 	exports []byte
 	later   map[string]map[string]bool // by subscribe and expose: what commands told of since the exports, until the setup is answered
@@ -74,11 +78,13 @@ const peerPort = "8338"
 
 // Connect connects to another router, and stays connected until Stop.
 func (m *Mesh) Connect(o PeerOptions) error {
-	if bad := badName(o.As); bad != "" || !isNamed(o.As) {
-		return fmt.Errorf("a peer is connected to by a name of one's own: %q is none", o.As)
-	}
-	if err := CheckPeer(o.URL, o.Failovers); err != nil {
+	if err := CheckName(o.As); err != nil {
 		return err
+	}
+	for _, u := range append([]string{o.URL}, o.Failovers...) {
+		if _, err := CheckPeer(u); err != nil {
+			return err
+		}
 	}
 	if o.Period == 0 {
 		o.Period = time.Second
@@ -86,23 +92,31 @@ func (m *Mesh) Connect(o PeerOptions) error {
 	p := &peer{m: m, o: o, name: o.As}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.peers[p.name] { // one of several: its rid
-		p.name = o.As + "@" + o.URL
-	}
-	if m.peers[p.name] {
+	rid := o.As + "@" + o.URL
+	if m.peers[rid] {
 		return fmt.Errorf("%s is connected to already, as %s", o.URL, o.As)
 	}
-	m.peers[p.name] = true
+	if m.peers[p.name] { // one of several
+		p.name = rid
+	}
+	m.peers[p.name], m.peers[rid] = true, true
 	m.running.Go(p.run)
 	return nil
 }
 
-// CheckPeer says what is wrong with the URLs of a peer.
-func CheckPeer(url string, failovers []string) error {
-	for _, u := range append([]string{url}, failovers...) {
-		if _, _, err := peerAddress(u); err != nil {
-			return err
-		}
+// CheckPeer says what is wrong with the URL of a peer, else gives it with its port.
+func CheckPeer(url string) (whole string, err error) {
+	scheme, address, err := peerAddress(url)
+	return scheme + "://" + address, err
+}
+
+// CheckName says why something cannot be the name of a component or router.
+func CheckName(name string) error {
+	switch bad := badName(name); {
+	case bad != "":
+		return fmt.Errorf("%q is no name: %s", name, bad)
+	case !isNamed(name):
+		return fmt.Errorf("%q is no name: digits alone, and a UUID, are of those that have none", name)
 	}
 	return nil
 }
@@ -139,6 +153,12 @@ func peerAddress(text string) (scheme, address string, err error) {
 	port := u.Port()
 	if port == "" {
 		port = map[bool]string{true: peerPort, false: "8337"}[u.Scheme[0] == 'w']
+	}
+	switch n, err := strconv.ParseUint(port, 10, 16); {
+	case err != nil || n == 0:
+		return "", "", fmt.Errorf("peer %q: the port is 1 to 65535", text)
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return "", "", fmt.Errorf("peer %q: nothing more than %s://HOST:PORT; the name is said by as", text, u.Scheme)
 	}
 	return u.Scheme, net.JoinHostPort(u.Hostname(), port), nil
 }
@@ -217,7 +237,7 @@ var errTaken = errors.New("a component has the name by which a router is connect
 
 // begin says who we are. Called by the link's reader before it reads.
 func (p *peer) begin(l *link) error {
-	p.waiting, p.exports = map[ID]func(*link, *Frame){}, nil
+	p.waiting, p.exports, p.proven, p.known = map[ID]func(*link, *Frame){}, nil, nil, false
 	l.login.name = p.name
 	if _, _, reason := p.m.bind(l, true); reason != "" {
 		return errTaken
@@ -255,8 +275,13 @@ func (m *Mesh) ports() []byte {
 
 // ask sends a request of our own; answer gets what comes back.
 func (p *peer) ask(l *link, f *Frame, answer func(l *link, f *Frame)) {
-	f.ID, f.HasID = newID(), true
-	p.waiting[f.ID] = answer
+	p.askBy(newID(), l, f, answer)
+}
+
+// askBy is ask with an id.
+func (p *peer) askBy(id ID, l *link, f *Frame, answer func(l *link, f *Frame)) {
+	f.ID, f.HasID = id, true
+	p.waiting[id] = answer
 	l.reply(f)
 }
 
@@ -274,21 +299,34 @@ func (p *peer) answer(l *link, f *Frame) bool {
 	return true
 }
 
-// identified goes on when the name is taken: it proves it, or tells what we have.
+// identified goes on when the name is taken: it proves it, or tells what we have. A router that takes nobody without a proof challenges first, and may
+// answer the identity with the same challenge, or when that is answered; or not at all.
 func (p *peer) identified(l *link, f *Frame) {
 	switch f.Status {
 	case StatusOK:
+		if p.known {
+			return
+		}
+		p.known = true
 		p.exports, p.later, p.door = append([]byte{}, f.Data...), map[string]map[string]bool{}, newDoorKey()
 		p.ask(l, &Frame{Type: Admin, Name: []byte("__config__"), Data: p.m.setupOf(l.twin.Load(), p.door)}, p.setUp)
 	case StatusChallenge:
 		challenge, _, err := readBytes(f.Data)
+		if err == nil && p.proven != nil && bytes.Equal(challenge, p.proven) {
+			return
+		}
+		p.proven = bytes.Clone(challenge)
 		proof, err2 := p.prove(challenge)
 		if err = cmpErr(err, err2); err != nil {
 			p.m.o.Log.Error("a router wants a proof", "url", p.o.URL, "as", p.o.As, "error", err)
 			l.ending = true
 			return
 		}
-		p.ask(l, &Frame{Type: Attestation, Name: []byte(p.o.As), Key: proof, Data: p.m.ports()}, p.identified)
+		id := newID()
+		if f.ID.bare() == connectionID {
+			id = connectionID
+		}
+		p.askBy(id, l, &Frame{Type: Attestation, Name: []byte(p.o.As), Key: proof, Data: p.m.ports()}, p.identified)
 	default:
 		p.m.o.Log.Error("a router refuses our name", "url", p.o.URL, "as", p.o.As, "status", uint64(f.Status), "answer", short(f.Data))
 		l.ending = true

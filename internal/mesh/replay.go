@@ -2,8 +2,10 @@ package mesh
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,7 +31,9 @@ type replay struct {
 	since int64   // what is older is not wanted
 	live  int64   // what is newer was published since, and looks not back
 	busy  bool    // somebody is at it
-	room  []byte  // a frame
+
+	origins map[uint64]bool // routers that have missed what is not newer than live; others have not
+	room    []byte          // a frame
 }
 
 // wants tells whether a line is to be looked at.
@@ -62,9 +66,44 @@ func (m *Mesh) react(t *twin, lookBack float64) {
 	t.pump(now)
 }
 
+// again has a router be sent what one behind it, or itself, has missed since a time. It knows by its own log what it has had.
+func (t *twin) again(since int64, origin uint64) {
+	r := &replay{since: since, live: t.m.rest.low(), origins: map[uint64]bool{origin: true}}
+	t.mu.Lock()
+	if old := t.replay; old != nil {
+		if r.live = min(r.live, old.live); old.origins != nil {
+			r.since = min(r.since, old.since)
+		}
+		maps.Copy(r.origins, old.origins)
+	}
+	if t.link != nil {
+		t.begin(r)
+	}
+	t.mu.Unlock()
+	t.flush(nil)
+}
+
+// leaveToReplay has what waits for a router that has gone, and is kept since a time, be sent from there when it is back.
+func (t *twin) leaveToReplay(since int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link != nil {
+		return
+	}
+	for _, p := range t.out.forget(since) {
+		if p.isKept() {
+			t.note(lineAcked, p.id.Bytes())
+		}
+	}
+	t.commit()
+}
+
 // begin has a twin catch up. Called under the lock.
 func (t *twin) begin(r *replay) {
 	from := max(r.after, r.since-1)
+	if r.origins != nil {
+		from = min(from, r.live)
+	}
 	if len(r.late) > 0 {
 		from = min(from, slices.Min(r.late)-1)
 	}
@@ -74,7 +113,7 @@ func (t *twin) begin(r *replay) {
 
 // fallsBehind has a component that takes less than it is sent get the rest when it does; false where it cannot. Called under the lock.
 func (t *twin) fallsBehind() bool {
-	if t.m.rest == nil || !t.named || !t.reactive || t.relays.Load() {
+	if t.m.rest == nil || !t.named || !t.reactive || t.relays.Load() && t.kin.Load() == 0 {
 		return false
 	}
 	if t.replay == nil {
@@ -134,12 +173,14 @@ func (t *twin) catchUp() {
 		return
 	}
 	r.busy = true
+	over := false
 	for t.replay == r && t.hasRoom() && t.m.ctx.Err() == nil {
 		t.mu.Unlock()
 		lines, _ := t.m.rest.read(&r.at)
 		t.mu.Lock()
 		if t.replay == r {
 			t.resend(r, lines)
+			over = t.replay == nil
 		}
 		t.mu.Unlock()
 		t.flush(nil)
@@ -149,6 +190,9 @@ func (t *twin) catchUp() {
 	t.alarmed = t.replay != nil
 	t.mu.Unlock()
 	t.flush(nil)
+	if over && r.origins != nil {
+		t.m.kin.caughtUp(t, r.origins)
+	}
 }
 
 // hasRoom tells whether a twin can be sent what it has missed: half of what may wait is left for what comes otherwise. Called under the lock.
@@ -197,28 +241,43 @@ func (t *twin) resendLine(r *replay, line []byte) {
 	if t.m.private.Load() && !t.m.mayHear(t, topic) {
 		return
 	}
-	looksBack := r.began - stamp
-	if stamp > r.live {
-		looksBack = -1
+	kin := t.kin.Load() != 0
+	if kin && from == "" && stamp <= r.live {
+		return // of AMQP, which has its own way there
 	}
 	now := time.Time{}
-	for _, k := range t.keysOf(topic, looksBack) {
+	for _, k := range t.keysOf(r, topic, stamp) {
 		l, e := &lane{t, k}, envelope{id: f.ID.Bytes(), hasID: f.HasID, flags: f.Flags, data: f.Data}
-		head := l.frame(nil, &e, nil, false)
-		t.put(l, &head, &e, nil, &now)
+		head := Frame{}
+		if kin {
+			head = t.toKin(r, line, &f)
+		} else {
+			head = l.frame(nil, &e, nil, false)
+		}
+		t.put(l, &head, &e, nil, stamp, &now)
 		t.sent(stamp)
 		t.m.count.replayed.Add(1)
 	}
 }
 
-// keysOf gives the lanes by which a twin gets what is published on a topic, of those that look back so far.
-func (t *twin) keysOf(topic string, looksBack int64) (keys []laneKey) {
+// toKin is the head of a publish that a router is sent again.
+func (t *twin) toKin(r *replay, line []byte, f *Frame) Frame {
+	head := Frame{Type: Publish, HasID: true, Flags: cmp.Or(f.Flags, flagSlot)}
+	head.ID, _ = t.m.rest.idOf(line)
+	if r.origins != nil {
+		head.Flags |= flagAgain
+	}
+	return head
+}
+
+// keysOf gives the lanes by which a twin gets what was published on a topic at a time.
+func (t *twin) keysOf(r *replay, topic string, stamp int64) (keys []laneKey) {
 	var room [4]routetable.Group
 	name := "topic:" + topic
 	for _, g := range t.m.table.Snapshot().LookupInto(room[:0], name, nil) {
 		for i := range g.Matches {
 			hop, row := g.Matches[i].Hop, g.Matches[i].Route
-			if hop == nil || hop.Scheme != "peer" || hop.Name != t.name || looksBack >= 0 && lookBackOf(row) <= float64(looksBack) {
+			if hop == nil || hop.Scheme != "peer" || hop.Name != t.name || stamp <= r.live && !r.reaches(row, stamp) {
 				continue
 			}
 			if k := keyOf(row.Pattern, name, isPlaced(row.Origin)); !slices.Contains(keys, k) {
@@ -227,6 +286,15 @@ func (t *twin) keysOf(topic string, looksBack int64) (keys []laneKey) {
 		}
 	}
 	return keys
+}
+
+// reaches tells whether a row has its twin get what was published at a time: as far as a subscription looks back, or since a router was away.
+func (r *replay) reaches(row *routetable.Route, stamp int64) bool {
+	if r.origins == nil {
+		return lookBackOf(row) > float64(r.began-stamp)
+	}
+	mark, ok := parseLinkName(row.Origin[strings.LastIndexByte(row.Origin, '/')+1:])
+	return ok && r.origins[mark]
 }
 
 // lookBackOf is how far back a subscription looks, in nanoseconds.

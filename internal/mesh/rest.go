@@ -20,7 +20,9 @@ import (
 // Data at rest: every publish that is taken is kept for a while, so that a component that comes later, or comes back, gets what it has missed (rembus.md, 7.2).
 // As in the files of twins (acks.go) it is lines, in the order that it happened:
 //
-//	STAMP NAME HEX    NAME has published: the frame. STAMP is nanoseconds since 1970 in 16 hexadecimal digits, more than that of the line before
+//	STAMP NAME FRAME       NAME has published. STAMP is nanoseconds since 1970 in 16 hexadecimal digits, more than that of the line before. The
+//	                       frame has "\e" for its escape characters (1b) and "\n" for its ends of line, each behind an escape character
+//	STAMP NAME ID FRAME    the same, where routers know it by an id that the frame has not: hexadecimal digits, which begin no frame
 //
 // They are in parts: files, each of the name of its first stamp; only the last grows, and what is too old or too much is forgotten by the part. A line is
 // written before its publish is acknowledged, and outlives the process then; a crash of the machine may take the last ones away. Without a directory parts
@@ -32,7 +34,10 @@ type rest struct {
 	max int           // bytes of all parts
 	log *slog.Logger
 
+	salt uint64 // of this router: see idAt
+
 	mu      sync.Mutex      // guards what follows; a leaf
+	past    *past           // nil: nobody asks
 	parts   []*part         // the oldest first
 	size    int             // of all parts
 	last    int64           // stamp of the last line
@@ -140,11 +145,11 @@ func (s *rest) report(err error) {
 }
 
 // record keeps a publish, and gives its stamp. write has it written. by is the link whose reader sends it on, and says landed when that is done. from is the
-// name of who sent it, escaped.
-func (s *rest) record(by *link, from string, f *Frame) int64 {
+// name of who sent it, escaped, id by which routers know it where the frame has none, if any.
+func (s *rest) record(by *link, from string, f *Frame, id ID) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stamp := s.add(from, f)
+	stamp := s.add(from, f, id)
 	if stamp != 0 && s.flights[by] == 0 {
 		s.flights[by] = stamp
 	}
@@ -152,15 +157,24 @@ func (s *rest) record(by *link, from string, f *Frame) int64 {
 }
 
 // add is record with the lock. What would take a quarter of the room is not kept: its stamp is 0.
-func (s *rest) add(from string, f *Frame) int64 {
+func (s *rest) add(from string, f *Frame, id ID) int64 {
 	if 2*len(f.Data) > s.max/4 {
 		s.tooLarge++
 		return 0
 	}
-	s.last = max(time.Now().UnixNano(), s.last+1)
+	if s.last++; len(s.lines) == 0 { // else the clock was just looked at
+		s.last = max(time.Now().UnixNano(), s.last)
+	}
 	s.frame = AppendFrame(s.frame[:0], f)
-	s.lines = appendRecord(s.lines, s.last, from, s.frame)
+	s.lines = appendRecord(s.lines, s.last, from, id, s.frame)
 	s.recorded++
+	switch {
+	case f.HasID:
+		id = f.ID
+	case id.n == 0:
+		id = s.idAt(s.last)
+	}
+	s.know(id)
 	if cap(s.frame) > 64<<10 {
 		s.frame = nil
 	}
@@ -170,13 +184,14 @@ func (s *rest) add(from string, f *Frame) int64 {
 	return s.last
 }
 
-// recordCopy is record for a copy of what did not come by a link: the first of its message is recorded.
-func (s *rest) recordCopy(k copyKey, f func() *Frame) int64 {
+// recordCopy is record for a copy of what did not come by a link, or that a row has led to another topic: the first of its message is recorded.
+func (s *rest) recordCopy(k copyKey, from string, f func() (*Frame, ID)) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stamp := s.copies.of(k)
 	if stamp == 0 {
-		stamp = s.add("", f())
+		frame, id := f()
+		stamp = s.add(from, frame, id)
 		s.copies.put(k, stamp)
 	}
 	return stamp
@@ -188,11 +203,66 @@ type copyKey struct {
 	topic   string
 }
 
-func appendRecord(b []byte, stamp int64, from string, frame []byte) []byte {
+func appendRecord(b []byte, stamp int64, from string, id ID, frame []byte) []byte {
 	var raw [8]byte
 	binary.BigEndian.PutUint64(raw[:], uint64(stamp))
 	b = append(append(append(hex.AppendEncode(b, raw[:]), ' '), from...), ' ')
-	return append(hex.AppendEncode(b, frame), '\n')
+	if id.n > 0 {
+		b = append(hex.AppendEncode(b, id.Bytes()), ' ')
+	}
+	return append(appendEscaped(b, frame), '\n')
+}
+
+// Escapes of bytes of a frame that would end its line, and of the escape character.
+const (
+	escape     = 0x1b
+	escapedEnd = 'n'
+	escapedOne = 'e'
+)
+
+// appendEscaped appends a frame as it stands in a line.
+func appendEscaped(b, frame []byte) []byte {
+	next := func(c byte, from int) int {
+		if n := bytes.IndexByte(frame[from:], c); n >= 0 {
+			return from + n
+		}
+		return len(frame)
+	}
+	end, one := next('\n', 0), next(escape, 0)
+	for at := 0; ; {
+		n := min(end, one)
+		b = append(b, frame[at:n]...)
+		if n == len(frame) {
+			return b
+		}
+		if at = n + 1; n == end {
+			b, end = append(b, escape, escapedEnd), next('\n', at)
+		} else {
+			b, one = append(b, escape, escapedOne), next(escape, at)
+		}
+	}
+}
+
+// unescape appends the frame that text, which has no end of line, stands for.
+func unescape(b, text []byte) (frame []byte, ok bool) {
+	for {
+		n := bytes.IndexByte(text, escape)
+		if n < 0 {
+			return append(b, text...), true
+		}
+		b = append(b, text[:n]...)
+		switch {
+		case n+1 == len(text):
+			return b, false
+		case text[n+1] == escapedEnd:
+			b = append(b, '\n')
+		case text[n+1] == escapedOne:
+			b = append(b, escape)
+		default:
+			return b, false
+		}
+		text = text[n+2:]
+	}
 }
 
 // escapeName is how a name stands in a line.
@@ -212,23 +282,35 @@ func stampOf(line []byte) (stamp int64, ok bool) {
 
 var errRecord = errors.New("not a line of a publish")
 
+// cutRecord cuts what follows the stamp of a line.
+func cutRecord(line []byte) (name, id, text []byte, ok bool) {
+	name, text, ok = bytes.Cut(bytes.TrimSuffix(line[stampDigits+1:], []byte("\n")), []byte(" "))
+	if ok && len(text) > 0 && text[0] < 0x80 {
+		id, text, ok = bytes.Cut(text, []byte(" "))
+	}
+	return name, id, text, ok
+}
+
 // parseRecord reads a line, with its end or without. The frame is put into room, and f has slices of it.
 func parseRecord(line, room []byte, f *Frame) (stamp int64, from string, frame []byte, err error) {
 	stamp, ok := stampOf(line)
 	if !ok {
 		return 0, "", room, errRecord
 	}
-	name, text, ok := bytes.Cut(bytes.TrimSuffix(line[stampDigits+1:], []byte("\n")), []byte(" "))
+	name, id, text, ok := cutRecord(line)
+	if len(id) > 0 && ok {
+		_, ok = readID(id)
+	}
 	if !ok {
 		return 0, "", room, errRecord
 	}
 	if from, err = url.PathUnescape(string(name)); err != nil {
 		return 0, "", room, err
 	}
-	frame, err = hex.AppendDecode(room[:0], text)
-	if err == nil {
-		err = ParseFrame(frame, f)
+	if frame, ok = unescape(room[:0], text); !ok {
+		return 0, "", frame, errRecord
 	}
+	err = ParseFrame(frame, f)
 	if err == nil && f.Type != Publish {
 		err = errRecord
 	}
@@ -258,6 +340,13 @@ func (s *rest) low() int64 {
 		low = min(low, first-1)
 	}
 	return low
+}
+
+// lastStamp is the stamp of the last line.
+func (s *rest) lastStamp() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }
 
 // flush is write with the lock.
@@ -340,6 +429,9 @@ func (s *rest) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now.UnixNano(), 0)
+	if s.past != nil && now.Sub(s.past.used) > pastIdle {
+		s.past = nil
+	}
 }
 
 // counters adds what is counted.

@@ -64,7 +64,7 @@ func TestRestIsReadAsItWasRecorded(t *testing.T) {
 		for i := range 3000 {
 			from := []string{"alice", "b c/d", "é"}[i%3]
 			f := publishOf(strings.Repeat("t", 1+rand.IntN(100)), i)
-			stamps = append(stamps, s.record(by, escapeName(from), f))
+			stamps = append(stamps, s.record(by, escapeName(from), f, ID{}))
 			want = append(want, fmt.Sprintf("%s %s %x", from, f.Name, f.Data))
 			if i%100 == 99 {
 				s.landed(by)
@@ -106,7 +106,7 @@ func TestRestIsReadAsItWasRecorded(t *testing.T) {
 		}
 		s = openRest(dir, time.Hour, 4<<20, slog.New(slog.DiscardHandler))
 		check()
-		stamp := s.record(by, "next", publishOf("t", 1))
+		stamp := s.record(by, "next", publishOf("t", 1), ID{})
 		if last := stamps[len(stamps)-1]; stamp <= last {
 			t.Errorf("the next stamp is %d, the last was %d", stamp, last)
 		}
@@ -134,14 +134,14 @@ func TestRestIsBounded(t *testing.T) {
 		var c cursor
 		s.from(&c, 0)
 		data := append([]byte{0x59, 0x40, 0}, make([]byte, 0x4000)...)
-		for i := range 200 {
-			s.record(&link{}, "bob", &Frame{Type: Publish, Name: []byte("t"), Data: data})
+		for i := range 400 {
+			s.record(&link{}, "bob", &Frame{Type: Publish, Name: []byte("t"), Data: data}, ID{})
 			s.write()
 			if s.size > most || i%20 == 0 && onDisk(t, dir) > most {
 				t.Fatalf("in %q: %d bytes, %d on disk", dir, s.size, onDisk(t, dir))
 			}
 		}
-		if n := len(s.all(t, 0)); n < 100 || n > most/0x8000 {
+		if n := len(s.all(t, 0)); n < 200 || n > most/0x4000 {
 			t.Errorf("in %q: %d lines", dir, n)
 		}
 		if lines, _ := s.read(&c); len(lines) == 0 {
@@ -174,25 +174,30 @@ func onDisk(t *testing.T, dir string) (size int) {
 }
 
 func FuzzRecords(f *testing.F) {
-	f.Add([]byte("0000000000000001 a%20b 83016174f6\n"))
-	f.Add(appendRecord(nil, 1<<62, "", AppendFrame(nil, publishOf("t", 1000))))
+	f.Add([]byte("0000000000000001 a%20b \x83\x01at\xf6\n"))
+	f.Add([]byte("0000000000000001 a \x83\x01at\x42\x1bn\x1be\n"))
+	f.Add([]byte("0000000000000001 a 0102030405060708 \x83\x01at\xf6\n"))
+	f.Add(appendRecord(nil, 1<<62, "", number(5), AppendFrame(nil, publishOf("t", 1000))))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		var p, again Frame
 		stamp, from, frame, err := parseRecord(line, nil, &p)
 		if err != nil {
 			return
 		}
-		text := appendRecord(nil, stamp, escapeName(from), frame)
+		text := appendRecord(nil, stamp, escapeName(from), ID{}, frame)
 		stamp2, from2, frame2, err := parseRecord(text, nil, &again)
 		if err != nil || stamp2 != stamp || from2 != from || !bytes.Equal(frame, frame2) {
 			t.Fatalf("%q, then %q: %v", line, text, err)
+		}
+		if id, ok := (&rest{}).idOf(line); ok && p.HasID && line[bytes.IndexByte(line[stampDigits+1:], ' ')+stampDigits+2] >= 0x80 && id.bare() != p.ID.bare() {
+			t.Fatalf("%q: the id is %x, want %x", line, id.Bytes(), p.ID.Bytes())
 		}
 	})
 }
 
 // A file of publishes may be anything: what is no line is passed over.
 func FuzzRestFile(f *testing.F) {
-	f.Add([]byte("0000000000000001 a 83016174f6\nrubbish\n0000000000000003 b 83016174f6\n0000"))
+	f.Add([]byte("0000000000000001 a \x83\x01at\xf6\nrubbish\n0000000000000003 b \x83\x01at\xf6\n0000"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "0000000000000001"), b, 0o600); err != nil {
@@ -212,7 +217,7 @@ func FuzzRestFile(f *testing.F) {
 		if n != whole {
 			t.Fatalf("%d bytes of %d", n, whole)
 		}
-		s.record(&link{}, "", publishOf("t", 1))
+		s.record(&link{}, "", publishOf("t", 1), ID{})
 		if lines, _ := s.read(&c); len(bytes.Split(lines, []byte("\n"))) != 2 {
 			t.Fatalf("behind it: %q", lines)
 		}
@@ -431,7 +436,7 @@ func TestMissedOnItsWay(t *testing.T) {
 	alice.admin("__config__", "reactive", "status", "true")
 	alice.barrier() // it has caught up
 	on := &link{}
-	stamp := r.m.rest.record(on, "bob", publishOf("t", 1))
+	stamp := r.m.rest.record(on, "bob", publishOf("t", 1), ID{})
 	bob.send(publishOf("t", 2))
 	if f := alice.publish(); f.Data[1] != 2 {
 		t.Errorf("got %x", f.Data)

@@ -16,7 +16,7 @@ import (
 //
 //	topic:T  --> peer:NAME   all; its note is how far back a subscriber looks (msg_from=…)
 //	rpc:T    --> peer:NAME   first (first_up) or any (round_robin, less_busy)
-//	node:N   --> peer:NAME   first; of a pool's member group@… also node:group, any, fallback
+//	node:N   --> peer:NAME   first; of a pool's member group@… also node:group as a method, fallback
 //
 // Their origins are below peer:NAME/: c what NAME has said, n what it is called.
 
@@ -58,12 +58,13 @@ func (m *Mesh) pick() (routetable.Pick, routetable.Balance) {
 	return routetable.PickFirst, routetable.LeastBusy
 }
 
-// repick has the rows of methods that are there already chosen by the policy of now.
+// repick has the rows of methods and pools that are there already chosen by the policy of now.
 func (m *Mesh) repick() {
 	pick, balance := m.pick()
 	var commands []admin.Command
 	for r := range m.table.Snapshot().Routes() {
-		if strings.HasPrefix(r.Pattern, "rpc:") && strings.HasPrefix(r.Origin, "peer:") && (r.Pick != pick || r.Balance != balance) {
+		chosen := strings.HasPrefix(r.Pattern, "rpc:") || strings.HasPrefix(r.Pattern, "node:") && r.Fallback
+		if chosen && strings.HasPrefix(r.Origin, "peer:") && (r.Pick != pick || r.Balance != balance) {
 			row := *r
 			row.Pick, row.Balance = pick, balance
 			commands = append(commands, admin.Assert{Route: row})
@@ -75,7 +76,7 @@ func (m *Mesh) repick() {
 }
 
 // call are the rows by which a twin is named in a direct request.
-func call(name string) []routetable.Route {
+func (m *Mesh) call(name string) []routetable.Route {
 	var rows []routetable.Route
 	if pattern, ok := routetable.QuotePattern("node:" + name); ok {
 		r := routetable.NewRoute(pattern, hopOf(name))
@@ -85,7 +86,8 @@ func call(name string) []routetable.Route {
 	if group, _, ok := strings.Cut(name, "@"); ok && group != "" {
 		if pattern, ok := routetable.QuotePattern("node:" + group); ok {
 			r := routetable.NewRoute(pattern, hopOf(name))
-			r.Pick, r.Fallback = routetable.PickAny, true
+			r.Pick, r.Balance = m.pick()
+			r.Fallback = true
 			rows = append(rows, r)
 		}
 	}
@@ -94,7 +96,7 @@ func call(name string) []routetable.Route {
 
 // arrivedRows writes the rows by which a twin is called. They stay where it keeps what it has.
 func (m *Mesh) arrivedRows(t *twin) {
-	m.do(t.name, admin.Setup{Origin: originOf(t.name) + "n", Routes: call(t.name)})
+	m.do(t.name, admin.Setup{Origin: originOf(t.name) + "n", Routes: m.call(t.name)})
 }
 
 // do gives a command of a peer to the table. What the table does not do is logged: the peer has done nothing wrong.

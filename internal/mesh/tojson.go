@@ -12,11 +12,15 @@ import (
 )
 
 // appendJSON appends an item of CBOR, which is well formed, as JSON. What JSON has no form for: byte strings are base64 text; undefined, not-a-number and the
-// infinities are null; a tag's content stands for itself, but big integers are numbers; keys that are no text are written as one.
+// infinities are null; a data frame is an array of its rows (arrow.go); another tag's
+// content stands for itself, but big integers are numbers; keys that are no text are written as one.
 func appendJSON(b, item []byte) ([]byte, error) {
 	b, _, err := transcode(b, item, 0)
 	return b, err
 }
+
+// maxJSON bounds what becomes of a message: data frames grow.
+const maxJSON = 2 * maxRows
 
 var errNotJSON = errors.New("there is no JSON for it")
 
@@ -28,6 +32,9 @@ func transcode(b, item []byte, depth int) ([]byte, int, error) {
 	}
 	if depth > maxDepth {
 		return b, 0, errDepth
+	}
+	if len(b) > maxJSON {
+		return b, 0, errNotJSON
 	}
 	switch h.major {
 	case majorUint:
@@ -181,9 +188,20 @@ func transcodeTag(b, item []byte, h head, depth int) ([]byte, int, error) {
 			return v.Append(b, 10), h.length + n, nil
 		}
 	}
+	if h.arg == tagFrame {
+		if s, err := readHead(rest); err == nil && s.major == majorBytes {
+			stream, n := stringOf(rest, s)
+			if rows, err := appendRows(b, stream); err == nil {
+				return rows, h.length + n, nil
+			}
+		}
+	}
 	b, n, err := transcode(b, rest, depth+1)
 	return b, h.length + n, err
 }
+
+// tagFrame is the tag of a data frame (rembus.md, 2).
+const tagFrame = 80
 
 // appendJSONText appends a text in quotes. What is not UTF-8 is replaced.
 func appendJSONText[T ~string | ~[]byte](b []byte, s T) []byte {

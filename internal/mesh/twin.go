@@ -111,6 +111,7 @@ func (t *twin) flush(by *link) {
 
 // push has a publish sent in its turn. Called under the lock.
 func (t *twin) push(p parcel, now time.Time) {
+	p.kin = t.kin.Load() != 0
 	t.out.push(p)
 	if p.isKept() {
 		t.note(lineWaits, p.frame)
@@ -132,9 +133,15 @@ func (t *twin) pump(now time.Time) {
 // transmit writes a parcel. Called under the lock.
 func (t *twin) transmit(p *parcel) {
 	var f Frame
-	if ParseFrame(p.frame, &f) == nil {
-		t.write(&f, p.frame)
+	if ParseFrame(p.frame, &f) != nil {
+		return
 	}
+	if p.sent && t.out.tries == 1 && (p.kin || t.kin.Load() != 0) { // it is long since, maybe
+		f.Flags |= flagAgain
+		t.sendLocked(&f)
+		return
+	}
+	t.write(&f, p.frame)
 }
 
 // full tells whether no more publishes can wait. Called under the lock.

@@ -2,8 +2,13 @@ package mesh
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"github.com/Azure/go-amqp"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -231,5 +236,78 @@ func TestFailover(t *testing.T) {
 	again.until("we are back", there(again))
 	if _, over := guest.barrier(); !over {
 		t.Error("our guests are kept")
+	}
+}
+
+// A router that takes nobody without a proof challenges first, and says to the identity no more than that, when the proof is there. We prove once, and tell our
+// topics once, each time that we connect.
+func TestUpstreamThatChallengesFirst(t *testing.T) {
+	url, conns := upstream(t)
+	r := startRouter(t, Options{})
+	r.component("local", "mine")
+	if err := r.m.Connect(PeerOptions{URL: url, As: "us", Period: 10 * time.Millisecond, Secret: "s3"}); err != nil {
+		t.Fatal(err)
+	}
+	for round := range byte(3) {
+		up := <-conns
+		identity := up.next()
+		up.send(&Frame{Type: Response, ID: connectionID, Status: StatusChallenge, Data: appendBytes(nil, []byte{1, 2, 3, round})})
+		f := up.next()
+		h := sha256.Sum256(plainText([]byte{1, 2, 3, round}, "s3"))
+		if f.Type != Attestation || f.ID != connectionID || string(f.Name) != "us" || !bytes.Equal(f.Key, h[:]) {
+			t.Fatalf("round %d: got %+v", round, f)
+		}
+		up.answer(f, StatusOK, nil)
+		if round > 0 { // it may say so or not
+			up.answer(identity, StatusOK, nil)
+		}
+		f = up.next()
+		if c, err := parseCommand(f.Data); err != nil || *c.Cmd != "setup" || !slices.Contains(c.Subscribers, "mine") {
+			t.Fatalf("round %d: got %+v, %v", round, c, err)
+		}
+		up.answer(f, StatusOK, nil)
+		f = up.next()
+		if c, err := parseCommand(f.Data); err != nil || *c.Cmd != "reactive" {
+			t.Fatalf("round %d: got %+v, %v", round, c, err)
+		}
+		up.answer(f, StatusOK, nil)
+		up.tr.Abort(errClosed)
+	}
+}
+
+// Routers of our kind that take nobody without a proof are linked, over WebSocket and TCP, and again, and carry publishes and AMQP.
+func TestLinkWithAProof(t *testing.T) {
+	for _, scheme := range []string{"ws", "tcp"} {
+		t.Run(scheme, func(t *testing.T) {
+			keys := t.TempDir()
+			if err := os.WriteFile(filepath.Join(keys, "us"), []byte("s3\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			hub, us := startRouter(t, Options{Name: "hub", Authenticated: true, Keys: keys}), startRouter(t, Options{Name: "us"})
+			url := map[string]string{"ws": "ws://" + hub.ws, "tcp": "tcp://" + hub.tcp}[scheme]
+			if err := us.m.Connect(PeerOptions{URL: url, As: "us", Period: 10 * time.Millisecond, Secret: "s3"}); err != nil {
+				t.Fatal(err)
+			}
+			for round := range byte(3) {
+				whole([]*router{hub, us}, [][2]int{{1, 0}})
+				alice := us.component(fmt.Sprintf("alice%d", round), "news")
+				bob := hub.dial(fmt.Sprintf("bob%d", round), "ws") // from this machine, and so without a proof
+				hub.knows("topic:news", 1)
+				bob.send(&Frame{Type: Publish, Name: []byte("news"), Data: []byte{0x81, round}})
+				if f := alice.publish(); f.Data[1] != round {
+					t.Errorf("got %x", f.Data)
+				}
+				told := sent(t, sender(t, hub.session(), "topic:news"), amqp.NewMessage([]byte{round}))
+				f := alice.publish()
+				alice.send(&Frame{Type: Ack, ID: f.ID})
+				if err := <-told; err != nil || f.QoS() != flagQoS1 {
+					t.Errorf("got %+v, %v", f, err)
+				}
+				alice.close()
+				bob.close()
+				hub.m.twinOf("us").current().t.Abort(errClosed)
+				us.until("it has gone", func() bool { tw := us.m.twinOf("us"); return tw.kin.Load() == 0 })
+			}
+		})
 	}
 }

@@ -38,7 +38,7 @@ const newsCommand = "fingerpost"
 func newsOf(items []newsItem) []news {
 	list := make([]news, 0, len(items))
 	for _, i := range items {
-		if thingKind(i.Kind) <= thingLink && badName(i.Name) == "" {
+		if thingKind(i.Kind) <= thingNode && badName(i.Name) == "" {
 			list = append(list, news{i.Origin, thing{thingKind(i.Kind), i.Name}, version{i.Number, i.Alive}})
 		}
 	}

@@ -7,14 +7,18 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxPayload is the largest message: 1.5 times the largest event, with room.
-const maxPayload = 8 << 20
+// Bounds of the largest message that a server of one's own takes: more than the most it does not.
+const (
+	leastMessage = 8 << 20
+	mostMessage  = 64 << 20
+)
 
 // Options say which NATS. The zero value is a server in this process that keeps nothing.
 type Options struct {
@@ -33,6 +37,8 @@ type Options struct {
 	TLS *tls.Config
 
 	Cluster Cluster // of a server in this process
+
+	MaxMessage int // bytes of the largest message of a server in this process; 8 MiB at least, 64 MiB at most
 
 	// Replicas is how many servers keep each stream and bucket; 0 is 1, and 3 in a cluster with routes to two others or more.
 	Replicas int
@@ -78,6 +84,8 @@ type Conn struct {
 	memory   bool
 	replicas int
 	log      *slog.Logger
+	posts    posts
+	ending   sync.WaitGroup // watches that are being ended
 }
 
 // Open starts the server, where it is ours, and connects. A server of others that is away is waited for.
@@ -92,7 +100,7 @@ func Open(o Options) (*Conn, error) {
 			c.replicas = 3
 		}
 	}
-	options, err := o.options()
+	options, err := o.options(c)
 	if err != nil {
 		return nil, err
 	}
@@ -120,18 +128,25 @@ func Open(o Options) (*Conn, error) {
 }
 
 // options are those of the connection.
-func (o *Options) options() ([]nats.Option, error) {
+func (o *Options) options(c *Conn) ([]nats.Option, error) {
 	log, said := o.Log, ""
+	server := func(nc *nats.Conn) string {
+		if isEmbedded(o.URL) {
+			return "in this process"
+		}
+		return nc.ConnectedUrlRedacted()
+	}
 	list := []nats.Option{
 		nats.Name(o.Name), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.Timeout(5 * time.Second), nats.PingInterval(5 * time.Second),
 		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			c.posts.lost()
 			if err != nil {
 				log.Warn("nats: disconnected", "error", err)
 			}
 		}),
-		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("nats: connected", "server", nc.ConnectedUrlRedacted()) }),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("nats: connected again", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("nats: connected", "server", server(nc)) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("nats: connected again", "server", server(nc)) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // called in one goroutine
 			if text := err.Error(); text != said {
 				said = text
@@ -168,8 +183,12 @@ func (c *Conn) URL() string {
 // Close ends the connection, and the server where it is ours.
 func (c *Conn) Close() {
 	if c.nc != nil {
-		c.nc.FlushTimeout(time.Second)
+		if c.Connected() {
+			c.nc.FlushTimeout(time.Second)
+		}
 		c.nc.Close()
+		c.posts.lost()
+		c.ending.Wait()
 	}
 	if c.server != nil {
 		c.server.close()
@@ -199,16 +218,20 @@ func (m *Message) Done(ok bool) {
 
 // Publish sends a message with the header ce_id, and does not wait for anybody to have it.
 func (c *Conn) Publish(subject, id string, data []byte) error {
+	return c.nc.PublishMsg(message(subject, id, data))
+}
+
+func message(subject, id string, data []byte) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Data = data
 	m.Header.Set("ce_id", id)
-	return c.nc.PublishMsg(m)
+	return m
 }
 
 // Subscription is what a Subscribe or Consume goes on with until Stop.
 type Subscription struct{ stop func() }
 
-// Stop ends it; handle may still be running.
+// Stop ends it: nothing is sent here any more, but handle is still called with what has come.
 func (s *Subscription) Stop() { s.stop() }
 
 // Subscribe has handle called with each message of a subject, one at a time; of those with the same queue one gets it.
@@ -222,7 +245,7 @@ func (c *Conn) Subscribe(subject, queue string, handle func(*Message)) (*Subscri
 	if c.nc.IsConnected() {
 		err = c.nc.FlushTimeout(5 * time.Second)
 	}
-	return &Subscription{func() { s.Unsubscribe() }}, err
+	return &Subscription{func() { s.Drain() }}, err
 }
 
 // Stream is a stream of messages that are kept until they were taken, or are too old.
@@ -278,11 +301,14 @@ func (c *Conn) Consume(ctx context.Context, stream, group, subject string, idle 
 	if err != nil {
 		return nil, err
 	}
-	return &Subscription{x.Stop}, nil
+	return &Subscription{x.Drain}, nil
 }
 
 // Bucket is keys with values, which whoever watches it is told of.
-type Bucket struct{ kv jetstream.KeyValue }
+type Bucket struct {
+	c  *Conn
+	kv jetstream.KeyValue
+}
 
 // Bucket gives a bucket, which it makes where there is none; a value goes when it is ttl old.
 func (c *Conn) Bucket(ctx context.Context, name string, ttl time.Duration) (*Bucket, error) {
@@ -297,7 +323,7 @@ func (c *Conn) Bucket(ctx context.Context, name string, ttl time.Duration) (*Buc
 	if err != nil {
 		return nil, err
 	}
-	return &Bucket{kv}, nil
+	return &Bucket{c, kv}, nil
 }
 
 // Put sets a value.
@@ -315,7 +341,7 @@ func (b *Bucket) Watch(ctx context.Context, changed func(key string, value []byt
 	if err != nil {
 		return err
 	}
-	defer w.Stop()
+	defer b.c.ending.Go(func() { w.Stop() }) // it asks the server, which may be away
 	for {
 		select {
 		case <-ctx.Done():

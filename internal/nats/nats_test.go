@@ -154,3 +154,72 @@ func TestCloseWhileStreamsAreMade(t *testing.T) {
 		c.Close()
 	}
 }
+
+// What is posted is told of: whether somebody takes it, in the order it was posted in.
+func TestPost(t *testing.T) {
+	c := open(t, Options{Name: "a"})
+	taken := make(chan string, 10)
+	sub, err := c.Subscribe("p.taken", "q", func(m *Message) { taken <- m.Header("ce_id") + m.Header("x") + string(m.Data) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Stop()
+	fates := make(chan string, 100)
+	for _, subject := range []string{"p.none", "p.taken", "p.none", "p.taken", "p.taken", "p.none"} {
+		if err := c.Post(subject, subject, [2]string{"x", "1"}, []byte("data"), func(err error) { fates <- fmt.Sprint(subject, " ", err) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Ask()
+	var list []string
+	for range 6 {
+		list = append(list, <-fates)
+	}
+	if want := "p.none X, p.taken <nil>, p.none X, p.taken <nil>, p.taken <nil>, p.none X"; strings.Join(list, ", ") != strings.ReplaceAll(want, "X", ErrNobody.Error()) {
+		t.Errorf("got %s", list)
+	}
+	for range 3 {
+		if got := <-taken; got != "p.taken1data" {
+			t.Errorf("got %s", got)
+		}
+	}
+	c.posts.mu.Lock()
+	if n := len(c.posts.waiting); n > 0 {
+		t.Errorf("%d wait", n)
+	}
+	c.posts.mu.Unlock()
+	// What is not known when the connection ends is told of as well.
+	c.Post("p.taken", "last", [2]string{}, nil, func(err error) { fates <- fmt.Sprint(err) })
+	c.Close()
+	if got := <-fates; got != ErrLost.Error() {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A server of one's own takes and keeps messages of the largest size that is asked for.
+func TestLargestMessage(t *testing.T) {
+	const most = 10 << 20
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c := open(t, Options{Name: "a", MaxMessage: most})
+	if err := c.EnsureStream(ctx, Stream{Name: "S", Subjects: []string{"s.>"}, MaxAge: time.Hour, MaxBytes: 4 * most}); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan int, 1)
+	sub, err := c.Consume(ctx, "S", "g", "s.a", time.Hour, func(m *Message) { got <- len(m.Data); m.Done(true) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Stop()
+	if err := c.Publish("s.a", "1", make([]byte, most-1000)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case n := <-got:
+		if n != most-1000 {
+			t.Errorf("got %d bytes", n)
+		}
+	case <-ctx.Done():
+		t.Error("the message does not come")
+	}
+}

@@ -56,7 +56,7 @@ func (o *Options) server() (so *server.Options, err error) {
 		listen = "127.0.0.1:0" // the server takes no routes before it listens for clients
 	}
 	so = &server.Options{
-		ServerName: o.Name, JetStream: true, StoreDir: o.Dir, NoSigs: true, NoLog: true, DontListen: listen == "", MaxPayload: maxPayload,
+		ServerName: o.Name, JetStream: true, StoreDir: o.Dir, NoSigs: true, NoLog: true, DontListen: listen == "", MaxPayload: int32(min(max(o.MaxMessage, leastMessage), mostMessage)),
 		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 4 << 30, Username: o.Login.User, Password: o.Login.Password, Authorization: o.Login.Token,
 	}
 	if o.Login.Credentials != "" || o.Login.NKey != "" {

@@ -18,6 +18,7 @@ const (
 	clientGone
 	busy
 	unknownOp
+	codeStale // is told to nobody
 )
 
 var codes = [...]string{

@@ -73,6 +73,8 @@ type Broker struct {
 	stats  stats
 	serial atomic.Uint64
 
+	aliased atomic.Bool // a topic has led to another once: a change of one topic's rows may be one of others' roles
+
 	running sync.WaitGroup // the broker's own goroutines
 	reading sync.WaitGroup // connections
 

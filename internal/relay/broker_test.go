@@ -436,16 +436,158 @@ func TestAPeerThatIsNotReadFreesItsTopics(t *testing.T) {
 	}
 }
 
-// Who sends a message that is too long is told so, also where it sends all of it first.
+// Who begins a message that is too long is told so by its header. That what it still sends is read first is a test of the websocket's.
 func TestTheSenderOfATooLongMessageIsTold(t *testing.T) {
 	h := newHarness(t, Options{MaxMessage: 64 << 10})
 	c := h.dial("client")
-	if _, err := c.nc.Write(masked(strings.Repeat(" ", 8<<20))); err != nil {
+	frame := masked(strings.Repeat(" ", 8<<20))
+	if _, err := c.nc.Write(frame[:100]); err != nil {
 		t.Fatal(err)
 	}
 	if code := c.closed(); code != websocket.TooBig {
 		t.Errorf("got %d, want %d", code, websocket.TooBig)
 	}
+}
+
+// What came before a frame that ends the connection is done and answered.
+func TestWhatCameBeforeABadFrameIsAnswered(t *testing.T) {
+	for name, bad := range map[string]struct {
+		frame []byte
+		code  int
+	}{
+		"no UTF-8":      {maskedFrame(0x81, "[\xff]"), websocket.BadText},
+		"reserved bits": {maskedFrame(0xc1, "[]"), websocket.BadProtocol},
+		"no mask":       {[]byte("\x81\x02[]"), websocket.BadProtocol},
+		"too long":      {maskedFrame(0x81, strings.Repeat(" ", 65<<10))[:20], websocket.TooBig},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, Options{MaxMessage: 64 << 10})
+			c := h.dial("full")
+			if _, err := c.nc.Write(append(masked(serveOf("t")), bad.frame...)); err != nil {
+				t.Fatal(err)
+			}
+			c.expect(servedAs("t", "active"))
+			if code := c.closed(); code != bad.code {
+				t.Errorf("closed with %d, want %d", code, bad.code)
+			}
+		})
+	}
+}
+
+// A request that came before an unserve was done is before its reply; none is behind it.
+func TestNoRequestComesBehindTheReplyToAnUnserve(t *testing.T) {
+	h := newHarness(t, Options{})
+	s, next, c := h.dial("server"), h.dial("server"), h.dial("client")
+	s.send(serveOf("t"))
+	s.expect(servedAs("t", "active"))
+	next.send(serveOf("t"))
+	next.expect(servedAs("t", "standby"))
+	h.settled()
+	server := h.b.all()[0]
+
+	editing, edited := make(chan struct{}), make(chan struct{})
+	defer h.table.OnChange(func(ch routetable.Change) { // holds up all edits behind that of x
+		if len(ch.Added) > 0 && ch.Added[0].Pattern == "x" {
+			close(editing)
+			<-edited
+		}
+	})()
+	done := make(chan error)
+	go func() {
+		_, err := h.core.Do(h.ops, admin.Add{Route: routetable.NewRoute("x", "y")})
+		done <- err
+	}()
+	<-editing
+	s.send(`[{"op":"unserve","topic":"t","ref":"u"}]`)
+	h.eventually("the unserve waits for the table", func() bool {
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		return server.told["relay:acme/t"].asking
+	})
+	c.send(`[{"op":"head","topic":"t","id":"1","ref":"1"}]`)
+	h.eventually("the request is on its way", func() bool {
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		return server.sent == 1
+	})
+	close(edited)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	s.expect(`[{"op":"head","topic":"t","id":"1","from":"$"}]`, `[{"op":"unserve:ok","topic":"t","ref":"u"}]`)
+	c.expect(`[{"op":"head:ok","topic":"t","id":"1","ref":"1"}]`)
+	next.expect(roleIs("t", "active"))
+	s.quiet()
+}
+
+// A request that was looked up before its server was told otherwise goes to who is active now.
+func TestARequestIsLookedUpAgainWhenRolesChange(t *testing.T) {
+	h := newHarness(t, Options{})
+	s, from := h.dial("server"), h.bare("client")
+	s.send(serveOf("t"))
+	s.expect(servedAs("t", "active"))
+	w := newWork(h.b)
+	defer w.free()
+	p := from.planOf([]byte(`"t"`))
+	p.look(from, w)
+	server := p.to
+	s.send(`[{"op":"unserve","topic":"t","ref":"u"}]`)
+	s.expect(`[{"op":"unserve:ok","topic":"t","ref":"u"}]`)
+	o := op{kind: kindHead, topic: []byte(`"t"`), id: []byte(`"1"`)}
+	if from.pass(w, &o, p, server) || from.pending.Load() != 0 {
+		t.Error("the op was queued for a server that has unserved")
+	}
+	s.quiet()
+	next := h.dial("server")
+	next.send(serveOf("t"))
+	next.expect(servedAs("t", "active"))
+	from.passActive(w, &o, p)
+	from.finish(w)
+	next.expect(`[{"op":"head","topic":"t","id":"1","from":"$"}]`)
+	s.quiet()
+}
+
+// What becomes of a role while a serve is being done is told behind its reply, and before the requests that follow from it.
+func TestARoleThatChangesDuringAServe(t *testing.T) {
+	h := newHarness(t, Options{})
+	a, b, c := h.dial("server"), h.bare("server"), h.dial("client")
+	a.send(serveOf("t"))
+	a.expect(servedAs("t", "active"))
+	w := newWork(h.b)
+	defer w.free()
+	o := op{kind: kindServe, topic: []byte(`"t"`)}
+	b.do(w, &o)
+	a.send(`[{"op":"unserve","topic":"t","ref":"u"}]`)
+	a.expect(`[{"op":"unserve:ok","topic":"t","ref":"u"}]`)
+	h.settled()
+	c.send(`[{"op":"head","topic":"t","id":"1"}]`)
+	h.eventually("the request is in the line", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.sent == 1
+	})
+	b.commit(w)
+	b.mu.Lock()
+	got := string(b.line.buf)
+	b.mu.Unlock()
+	reply, role, head := strings.Index(got, `"role":"standby"`), strings.Index(got, `"role":"active"`), strings.Index(got, `"head"`)
+	if reply < 0 || role < reply || head < role {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A topic that leads to another has its server lose its role with that of the other.
+func TestRolesFollowNamesOfTopics(t *testing.T) {
+	h := newHarness(t, Options{})
+	s, c := h.dial("server"), h.dial("client")
+	h.do(admin.Add{Route: routetable.NewRoute("relay:acme/a", "relay:acme/b")})
+	s.send(serveOf("b"))
+	s.expect(servedAs("b", "active"))
+	c.send(`[{"op":"head","topic":"a","id":"1","ref":"1"}]`)
+	s.expect(roleIs("a", "active"), `[{"op":"head","topic":"a","id":"1","from":"$"}]`)
+	s.send(`[{"op":"unserve","topic":"b","ref":"u"}]`)
+	s.expect(`[{"op":"unserve:ok","topic":"b","ref":"u"}]`, roleIs("a", "none"))
+	s.quiet()
 }
 
 // An op of steady state costs no allocation.

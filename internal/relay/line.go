@@ -21,7 +21,7 @@ type line struct {
 	tails []byte
 	bytes int // of the frames of ops
 
-	// While the connection's own reply to a serve is being made, what others send waits behind it: see Conn.hold.
+	// While the connection's own reply to a serve is being made, what others send waits behind it: see Conn.asks.
 	holds    bool
 	held     []byte
 	heldFrom int // of ops: their places are counted from the beginning of held

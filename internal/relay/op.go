@@ -49,11 +49,12 @@ func (w *work) free() {
 
 // asked is a topic whose role the connection changed itself, in the message that is being done.
 type asked struct {
-	plan       *plan
-	role       role
-	own        bool // its row is there
-	generation uint64
-	unasked    bool // it unserved, and others' rows have it serve on
+	plan *plan
+	role role // as the reply has it
+
+	after *routetable.Snapshot // what follows is of it
+	is    role
+	own   bool // its row is there
 }
 
 // take does a message.
@@ -169,9 +170,8 @@ func (c *Conn) request(w *work, o *op, p *plan) {
 		w.refuse(o, forbidden, "Missing P claim on topic")
 		return
 	}
-	switch p.look(c, w); {
+	switch c.passActive(w, o, p); {
 	case p.to != nil:
-		c.pass(w, o, p, p.to)
 	case p.discards:
 		c.discard(w, o)
 	default:
@@ -205,9 +205,8 @@ func (c *Conn) cancel(w *work, o *op, p *plan) {
 		w.refuse(o, forbidden, "Missing P claim on topic")
 		return
 	}
-	if p.look(c, w); p.to != nil {
-		c.pass(w, o, p, p.to)
-	}
+	o.to, o.data, o.done = nil, nil, nil // fields that others have
+	c.passActive(w, o, p)
 	w.ok(o, "")
 }
 
@@ -221,8 +220,15 @@ func (c *Conn) later(w *work, o *op, reason code) {
 	w.batch.own.add(c, o.kind, w.words, 0, reason)
 }
 
-// pass queues an op for another connection, or for c itself.
-func (c *Conn) pass(w *work, o *op, p *plan, to *Conn) {
+// passActive passes an op to the active server; p.to is nil where there is none. A server that was told meanwhile that it is active no more gets no
+// request any more: another look finds who is.
+func (c *Conn) passActive(w *work, o *op, p *plan) {
+	for p.look(c, w); p.to != nil && !c.pass(w, o, p, p.to); p.look(c, w) {
+	}
+}
+
+// pass queues an op for another connection, or for c itself; false: the plan is too old, and nothing was done.
+func (c *Conn) pass(w *work, o *op, p *plan, to *Conn) bool {
 	if n := len(w.touched); n == 0 || w.touched[n-1] != to {
 		w.touched = append(w.touched, to)
 	}
@@ -238,13 +244,18 @@ func (c *Conn) pass(w *work, o *op, p *plan, to *Conn) {
 	if told {
 		c.b.roles.check(to, p.address)
 	}
+	if reason != codeNone && counts {
+		c.pending.Add(-1)
+	}
 	switch {
+	case reason == codeStale:
+		return false
 	case reason == codeNone && counts:
 		c.pendingBytes.Add(int64(n))
 	case reason != codeNone && counts:
-		c.pending.Add(-1)
 		c.later(w, o, reason)
 	}
+	return true
 }
 
 // Bounds of what is on its way to one connection, of all senders together: from crowdedLine on each sender is read again only when nothing of
@@ -255,7 +266,7 @@ const (
 )
 
 // queue puts an op of another connection in c's line. n is the length of its frame; told: c was told first that it is active; crowded: its
-// sender is to wait.
+// sender is to wait. The reason is codeStale where c's role may have changed since p looked.
 func (c *Conn) queue(from *Conn, o *op, p *plan) (n int, reason code, told, crowded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,6 +281,9 @@ func (c *Conn) queue(from *Conn, o *op, p *plan) (n int, reason code, told, crow
 		return 0, busy, false, false
 	}
 	if !response && p.told != c.toldGeneration {
+		if p.looked && p.generation != c.b.table.Snapshot().Generation() {
+			return 0, codeStale, false, false
+		}
 		told = c.tellActive(p)
 		p.told = c.toldGeneration
 	}
@@ -294,7 +308,7 @@ func appendPushed(b []byte, o *op, p *plan) []byte {
 		from = nil
 	}
 	n := len(begin) + len(o.id) + len(from) + end
-	hasData, isDone := o.data != nil && o.kind != kindCancel, o.done != nil && o.done[0] == 't' && o.kind != kindCancel
+	hasData, isDone := o.data != nil, o.done != nil && o.done[0] == 't'
 	if hasData {
 		n += data + len(o.data)
 	}
@@ -318,16 +332,16 @@ func (c *Conn) serve(w *work, o *op, p *plan) {
 		w.refuse(o, forbidden, "Missing S claim on topic")
 		return
 	}
-	c.hold(p)
-	if c.b.table.Snapshot().Find(p.pattern, c.address, c.origin) == nil {
-		if c.serves() >= maxTopics {
-			w.refuse(o, badRequest, "A connection serves at most 100 topics")
-			c.ask(w, p)
-			return
-		}
+	serves := c.b.table.Snapshot().Find(p.pattern, c.address, c.origin) != nil
+	if !serves && c.serves() >= maxTopics {
+		w.refuse(o, badRequest, "A connection serves at most 100 topics")
+		return
+	}
+	c.asks(p, true)
+	if !serves {
 		c.command(admin.Subscribe{Origin: c.origin, Pattern: p.pattern, Address: c.address, Pick: routetable.PickFirst})
 	}
-	w.ok(o, c.ask(w, p).String())
+	w.ok(o, c.ask(w, p).role.String())
 }
 
 // serves is how many topics c serves, active or not.
@@ -340,15 +354,12 @@ func (c *Conn) serves() int {
 // maxTopics is how many topics a connection serves.
 const maxTopics = 100
 
-// unserve takes the row of a topic away. Rows of operators stay.
+// unserve takes the row of a topic away. Rows of operators stay. What came while c was active is before the reply: nothing is held.
 func (c *Conn) unserve(w *work, o *op, p *plan) {
 	if c.b.table.Snapshot().Find(p.pattern, c.address, c.origin) != nil {
-		c.hold(p)
+		c.asks(p, false)
 		c.command(admin.Unsubscribe{Origin: c.origin, Pattern: p.pattern, Address: c.address})
-		if c.ask(w, p) != roleNone {
-			a := &w.asked[len(w.asked)-1]
-			a.role, a.unasked = roleNone, true
-		}
+		c.ask(w, p).role = roleNone // whatever rows of others say
 	}
 	w.ok(o, "")
 }
@@ -361,17 +372,17 @@ func (c *Conn) command(cmd admin.Command) {
 }
 
 // ask notes which role the table gives c on a topic, to be told with the reply.
-func (c *Conn) ask(w *work, p *plan) role {
-	s := c.b.table.Snapshot()
-	a := asked{plan: p, generation: s.Generation(), own: s.Find(p.pattern, c.address, c.origin) != nil}
-	a.role = c.b.roleOf(s, c, p.address, p.pattern, &w.groups)
+func (c *Conn) ask(w *work, p *plan) *asked {
+	a := asked{plan: p}
+	a.look(c, c.b.table.Snapshot(), &w.groups)
+	a.role = a.is
 	w.asked = append(w.asked, a)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.told[p.address]
 	t.own = a.own
 	c.setTold(p.address, t)
-	return a.role
+	return &w.asked[len(w.asked)-1]
 }
 
 // ok adds an answer to the reply array. serve's has a role.

@@ -116,6 +116,9 @@ func (b *Broker) follow(s *routetable.Snapshot, address, domain string, room *[]
 				}
 			case "relay":
 				if names > 0 && strings.HasPrefix(m.Hop.Name, domain+"/") {
+					if !b.aliased.Load() {
+						b.aliased.Store(true)
+					}
 					if to, discards := b.follow(s, m.Hop.Text, domain, room, names-1); to != nil || discards {
 						return to, discards
 					}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,7 +176,7 @@ func (r *roles) look(items []item) {
 // changed looks at the topics of a row.
 func (r *roles) changed(b *batch, x *item) {
 	named := r.b.named(strings.TrimPrefix(x.address, "relay-conn:"))
-	if name, ok := literalOf(x.pattern); ok {
+	if name, ok := literalOf(x.pattern); ok && !r.b.aliased.Load() {
 		r.topic(b, name, named)
 		return
 	}
@@ -280,21 +281,26 @@ func (c *Conn) sayRole(address string, is role) {
 	buf, _ := c.line.at()
 	before := len(*buf)
 	b, at := websocket.BeginFrame(*buf, false)
+	*buf = websocket.EndFrame(c.appendRole(b, address, is), at, true, false)
+	c.line.grew(len(*buf) - before)
+}
+
+// appendRole appends the message of a role op.
+func (c *Conn) appendRole(b []byte, address string, is role) []byte {
 	b = append(b, `[{"op":"role","topic":`...)
 	b = appendText(b, address[len("relay:")+len(c.domain)+1:])
-	b = append(append(append(b, `,"role":"`...), is.String()...), `"}]`...)
-	*buf = websocket.EndFrame(b, at, true, false)
-	c.line.grew(len(*buf) - before)
+	return append(append(append(b, `,"role":"`...), is.String()...), `"}]`...)
 }
 
 // tellActive tells a server that it is active, before the first op that comes of that; false: it knows. Called under the lock.
 func (c *Conn) tellActive(p *plan) bool {
 	t := c.told[p.address]
-	if t.asking || t.role == roleActive {
+	if t.role == roleActive || t.asking && c.line.holds { // the reply tells
 		return false
 	}
 	c.sayRole(p.address, roleActive)
-	c.setTold(p.address, told{role: roleActive, own: t.own})
+	t.role = roleActive
+	c.setTold(p.address, t)
 	return true
 }
 
@@ -320,33 +326,51 @@ func (c *Conn) topics() []string {
 	return list
 }
 
-// hold has what others send to c wait behind the reply to its own serve or unserve, and keeps it from being told of that.
-func (c *Conn) hold(p *plan) {
+// asks keeps c from being told of its own serve or unserve; with hold, what others send to it waits behind the reply.
+func (c *Conn) asks(p *plan, hold bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.line.hold()
+	if hold {
+		c.line.hold()
+	}
 	t := c.told[p.address]
 	t.asking = true
 	c.setTold(p.address, t)
 }
 
-// commit writes the reply array of a message, and with it what it says of roles becomes known.
+// commit writes the reply array of a message, and with it what it says of roles becomes known. What the table has made of them since comes behind it,
+// before anything that follows from that.
 func (c *Conn) commit(w *work) {
-	c.mu.Lock()
+	for c.mu.Lock(); ; c.mu.Lock() {
+		s := c.b.table.Snapshot()
+		if !slices.ContainsFunc(w.asked, func(a asked) bool { return a.after != s }) {
+			break
+		}
+		c.mu.Unlock()
+		for i := range w.asked {
+			w.asked[i].look(c, s, &w.groups)
+		}
+	}
+	defer c.mu.Unlock()
 	if len(w.reply) > 0 && !c.over {
 		c.line.say(append(w.reply, ']'))
 	}
 	for i := range w.asked {
 		a := &w.asked[i]
-		c.setTold(a.plan.address, told{role: a.role, own: a.own})
+		if slices.ContainsFunc(w.asked[i+1:], func(later asked) bool { return later.plan.address == a.plan.address }) {
+			continue
+		}
+		if a.is != a.role && !c.over {
+			c.line.say(c.appendRole(nil, a.plan.address, a.is))
+		}
+		c.setTold(a.plan.address, told{role: a.is, own: a.own})
 	}
 	c.line.letGo()
-	c.mu.Unlock()
-	generation := c.b.table.Snapshot().Generation()
-	for i := range w.asked {
-		if a := &w.asked[i]; a.generation != generation || a.unasked {
-			c.b.roles.check(c, a.plan.address)
-		}
-	}
 	w.reply, w.asked = w.reply[:0], w.asked[:0]
+}
+
+// look finds what the table makes of the connection's role.
+func (a *asked) look(c *Conn, s *routetable.Snapshot, room *[]routetable.Group) {
+	a.after, a.own = s, s.Find(a.plan.pattern, c.address, c.origin) != nil
+	a.is = c.b.roleOf(s, c, a.plan.address, a.plan.pattern, room)
 }

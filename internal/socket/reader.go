@@ -15,6 +15,7 @@ type Reader struct {
 
 	bufp       *[]byte // nil while idle with nothing kept
 	start, end int
+	moved      int     // bytes that Room has moved in this buffer
 	one        [1]byte // the first byte after a pause
 	n          int
 	err        error
@@ -39,6 +40,8 @@ func Raw(nc net.Conn) syscall.RawConn {
 	return raw
 }
 
+const easeSize = 256 << 10
+
 // Bytes are those that were read and not used. They are valid until Use, Room, Fill or Free.
 func (r *Reader) Bytes() []byte {
 	if r.bufp == nil {
@@ -56,7 +59,8 @@ func (r *Reader) Use(n int) {
 }
 
 // Room makes room for need bytes from the first of Bytes on. It moves them to the front of the buffer, and where that is too small to one of twice
-// its size at most: what a peer says of a length costs no more than twice what it has sent.
+// its size at most: what a peer says of a length costs no more than twice what it has sent. Where as much as the buffer holds was moved, and it
+// holds less than four times need, it grows too, up to easeSize: a stream of long messages would be moved again and again.
 func (r *Reader) Room(need int) {
 	if r.bufp == nil {
 		return
@@ -65,11 +69,12 @@ func (r *Reader) Room(need int) {
 	if r.start+need <= len(buf) && r.start <= len(buf)/2 {
 		return
 	}
-	if have := r.end - r.start; need > len(buf) && have > len(buf)/2 {
-		bigger := Get(min(need, 2*len(buf)))
+	have := r.end - r.start
+	if r.moved += have; need > len(buf) && have > len(buf)/2 || len(buf) < easeSize && need > len(buf)/4 && r.moved > len(buf) {
+		bigger := Get(max(min(need, 2*len(buf)), len(buf)+1))
 		copy(*bigger, buf[r.start:r.end])
 		Put(r.bufp)
-		r.bufp = bigger
+		r.bufp, r.moved = bigger, 0
 	} else {
 		copy(buf, buf[r.start:r.end])
 	}
@@ -157,5 +162,5 @@ func (r *Reader) Free() {
 		Put(r.bufp)
 		r.bufp = nil
 	}
-	r.start, r.end = 0, 0
+	r.start, r.end, r.moved = 0, 0, 0
 }

@@ -172,6 +172,38 @@ func TestRoomGrowsWithWhatCame(t *testing.T) {
 	}
 }
 
+// A stream of frames of half the buffer has a longer one in a while, and not one longer than it needs.
+func TestRoomGrowsWithWhatIsMoved(t *testing.T) {
+	near, far := pair(t)
+	near.SetDeadline(time.Now().Add(20 * time.Second))
+	var r socket.Reader
+	r.Init(near, 64<<10)
+	frame := make([]byte, 40_000)
+	go func() {
+		for range 100 * len(frame) / 25_000 { // no frame ends with a write for long
+			far.Write(frame[:25_000])
+		}
+		far.Close()
+	}()
+	most := 0
+	for n := 0; n < 100; {
+		for len(r.Bytes()) < len(frame) {
+			r.Room(len(frame))
+			if _, err := r.Fill(); err != nil {
+				t.Fatalf("after %d frames: %v", n, err)
+			}
+		}
+		for len(r.Bytes()) >= len(frame) {
+			most = max(most, cap(r.Bytes()))
+			r.Use(len(frame))
+			n++
+		}
+	}
+	if most < 160_000 || most > 256<<10 {
+		t.Errorf("frames of %d bytes came to a buffer of %d", len(frame), most)
+	}
+}
+
 func TestBuffersAreAsLongAsAsked(t *testing.T) {
 	for _, n := range []int{0, 1, 4096, 4097, 32 << 10, 1 << 26, 1<<26 + 1} {
 		b := socket.Get(n)

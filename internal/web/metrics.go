@@ -134,6 +134,7 @@ func collectEvents(s events.Stats, put func(d metric, v float64, labels ...strin
 	put(eventSlow, float64(s.Slow))
 	put(eventWaiting, float64(s.Waiting))
 	put(eventsIn, float64(s.Events))
+	put(eventsNowhere, float64(s.Unrouted))
 	put(eventCopies, float64(s.Copies))
 	put(eventSlowed, float64(s.Slowed))
 	put(eventDisconnects, float64(s.Disconnects))
@@ -198,6 +199,7 @@ var (
 	eventSlow        = metric{"event_slow_connections", "Of these, those past the soft limit.", prometheus.GaugeValue, nil}
 	eventWaiting     = metric{"event_waiting", "Events that wait for them.", prometheus.GaugeValue, nil}
 	eventsIn         = metric{"events_total", "Events that were taken: of components, of other routers and of AMQP.", prometheus.CounterValue, nil}
+	eventsNowhere    = metric{"events_unrouted_total", "Of these, those that nobody had subscribed to.", prometheus.CounterValue, nil}
 	eventCopies      = metric{"event_copies_total", "Copies of them queued for components and routers. Those for AMQP are in link_copies_total.", prometheus.CounterValue, nil}
 	eventSlowed      = metric{"event_slowed_total", "Times that a component or router came to the soft limit.", prometheus.CounterValue, nil}
 	eventDisconnects = metric{"event_disconnects_total", "Times that one was disconnected at the hard limit.", prometheus.CounterValue, nil}
@@ -231,6 +233,7 @@ var (
 		"aborted":              {"streams_aborted_total", "Of these, those that their sender took back, or did not send to the end.", prometheus.CounterValue, nil},
 		"stalled":              {"streams_stalled_total", "Copies of these that were ended because their receiver took nothing.", prometheus.CounterValue, nil},
 		"behind":               {"receivers_behind_total", "Receivers that were detached because too many events waited for them.", prometheus.CounterValue, nil},
+		"eventsMissed":         {"events_missed_total", "Copies of events that did not reach a hop that a row leads them to, because it takes too few or is away.", prometheus.CounterValue, nil},
 		"replayed":             {"messages_replayed_total", "Events that receivers got again.", prometheus.CounterValue, nil},
 		"connectionsRefused":   {"connections_refused_total", "Connections of clients that were refused because there were too many, of all or of one host.", prometheus.CounterValue, nil},
 		"handshakesFailed":     {"handshakes_failed_total", "Connections that ended in the TLS handshake.", prometheus.CounterValue, nil},

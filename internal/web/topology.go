@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
+	"github.com/fingerpost/fingerpost/internal/components"
 	"github.com/fingerpost/fingerpost/internal/events"
 	"github.com/fingerpost/fingerpost/internal/mesh"
 	"github.com/fingerpost/fingerpost/internal/relay"
@@ -28,7 +29,8 @@ type Topology struct {
 	Events *events.Router
 	Relay  *relay.Broker // nil: there is none
 	Mesh   *mesh.Mesh    // the same
-	Hidden bool          // /topology is not served
+	Broker *components.Broker
+	Hidden bool // /topology is not served
 }
 
 // view is the answer of /topology.
@@ -41,8 +43,9 @@ type view struct {
 	Shared     []sharedType       `json:"shared"` // types with more than one handler
 	Unread     []string           `json:"unread"` // components with subscriptions that are not well, hops of rows that are away, or where nobody is
 	AMQP       []linkView         `json:"amqp"`   // links of clients
-	Peers      []peerView         `json:"peers"`  // connections of the relay and of Rembus
+	Peers      []peerView         `json:"peers"`  // connections of the relay, of Rembus, and of components over gRPC
 	Hops       []hopView          `json:"hops"`   // peers that rows name
+	Missed     []missedView       `json:"missed"` // hops that did not get all events
 	Lost       []lostView         `json:"unroutedAddresses"`
 	Routes     []routeView        `json:"routes"` // the first of them, those of components and links of clients left out
 	Counters   map[string]uint64  `json:"counters"`
@@ -80,6 +83,8 @@ type linkView struct {
 	Credit    uint32 `json:"credit"`
 	InFlight  int    `json:"inFlight"`
 	Messages  uint64 `json:"messages"`
+
+	Outbound *events.Outbound `json:"outbound,omitempty"` // of a receiver
 }
 
 type peerView struct {
@@ -89,6 +94,7 @@ type peerView struct {
 	Remote    string `json:"remote,omitempty"`
 	Connected bool   `json:"connected"`
 	Waiting   int    `json:"waiting"` // what is on its way there, and requests that it has not answered
+	Slow      bool   `json:"slow"`
 }
 
 type hopView struct {
@@ -96,6 +102,14 @@ type hopView struct {
 	State   string `json:"state"`
 	Waiting int    `json:"waiting"`
 	Copies  uint64 `json:"copies"`
+
+	Outbound events.Outbound `json:"outbound"`
+}
+
+type missedView struct {
+	Hop   string `json:"hop"`
+	Count uint64 `json:"count"`
+	Last  string `json:"last"`
 }
 
 type lostView struct {
@@ -110,6 +124,7 @@ type routeView struct {
 	Address string `json:"address"`
 	Pick    string `json:"pick"`
 	Origin  string `json:"origin"`
+	Hop     string `json:"hop,omitempty"` // that is dialled for it, as hops name it
 }
 
 // Bounds of what one answer lists.
@@ -122,7 +137,7 @@ const (
 func (t *Topology) view() *view {
 	v := &view{
 		Components: t.Events.Components(), Links: t.Events.Links(), Unrouted: t.Events.Unrouted(),
-		Shared: []sharedType{}, Unread: []string{}, AMQP: []linkView{}, Peers: []peerView{}, Hops: []hopView{}, Lost: []lostView{}, Routes: []routeView{},
+		Shared: []sharedType{}, Unread: []string{}, AMQP: []linkView{}, Peers: []peerView{}, Hops: []hopView{}, Missed: t.missed(), Lost: []lostView{}, Routes: []routeView{},
 		Counters: t.Node.Counters(),
 	}
 	kept, bytes := t.Events.Window()
@@ -136,8 +151,8 @@ func (t *Topology) view() *view {
 	if v.Connector.Shareable == nil {
 		v.Connector.Shareable = []string{}
 	}
-	v.readNode(t.Node)
-	v.readPeers(t.Relay, t.Mesh)
+	v.readNode(t)
+	v.readPeers(t)
 	v.readRoutes(t.Table.Snapshot())
 	v.findShared()
 	v.findUnread(t.Node)
@@ -151,37 +166,71 @@ func sorted(list []string) []string {
 
 func stampOf(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-func (v *view) readNode(n *forwarder.Node) {
+func linkName(l *forwarder.Link) string { return strconv.FormatUint(l.Connection, 10) + "/" + l.Name }
+
+// outbound is what waits for a hop, as that of a component is told.
+func (t *Topology) outbound(b forwarder.Backlog, sent uint64) events.Outbound {
+	o := events.Outbound{Depth: b.Depth, Bytes: b.Bytes, Slow: b.Slow, Sent: sent}
+	if b.Stalled >= t.Events.Stall() {
+		seconds := b.Stalled.Seconds()
+		o.StalledSeconds = &seconds
+	}
+	return o
+}
+
+func (t *Topology) missed() []missedView {
+	all := []missedView{}
+	for _, x := range t.Node.Missed() {
+		all = append(all, missedView{x.Hop, x.Count, stampOf(x.Last)})
+	}
+	return all
+}
+
+func (v *view) readNode(t *Topology) {
+	n := t.Node
 	for _, l := range n.Links() {
 		if l.Class == "hop" || l.Class == "management" || strings.HasPrefix(l.Address, "$") || len(v.AMQP) == maxShownLinks {
 			continue
 		}
-		v.AMQP = append(v.AMQP, linkView{
-			strconv.FormatUint(l.Connection, 10) + "/" + l.Name, l.Container, l.Class, routetable.MaskUserinfo(l.Address), l.Credit, l.InFlight, l.Messages,
-		})
+		x := linkView{linkName(&l), l.Container, l.Class, routetable.MaskUserinfo(l.Address), l.Credit, l.InFlight, l.Messages, nil}
+		if l.Class == "receiver" {
+			o := t.outbound(l.Backlog, l.Messages)
+			x.Outbound = &o
+		}
+		v.AMQP = append(v.AMQP, x)
 	}
 	for _, h := range n.Hops() {
-		v.Hops = append(v.Hops, hopView{h.Hop, h.State, h.Waiting, h.Copies})
+		o := t.outbound(h.Backlog, h.Copies)
+		o.Failed = h.State == "away"
+		v.Hops = append(v.Hops, hopView{h.Hop, h.State, h.Waiting, h.Copies, o})
 	}
 	for _, x := range n.Unrouted() {
 		v.Lost = append(v.Lost, lostView{routetable.MaskUserinfo(x.Address), strings.ToUpper(x.Reason), x.Count, stampOf(x.Last)})
 	}
 }
 
-func (v *view) readPeers(r *relay.Broker, m *mesh.Mesh) {
-	if r != nil {
-		all := r.Connections()
+func (v *view) readPeers(t *Topology) {
+	add := func(hop, class, name, remote string, connected bool, waiting int) {
+		v.Peers = append(v.Peers, peerView{hop, class, name, remote, connected, waiting, waiting >= forwarder.DefaultSoftQueue})
+	}
+	if t.Relay != nil {
+		all := t.Relay.Connections()
 		for _, c := range all[:min(len(all), maxShownLinks)] {
-			v.Peers = append(v.Peers, peerView{"relay-conn:" + c.Name, "relay", c.Domain, c.Remote, true, c.Waiting})
+			add("relay-conn:"+c.Name, "relay", c.Domain, c.Remote, true, c.Waiting)
 		}
 	}
-	if m != nil {
-		for _, p := range m.Peers(maxShownLinks) {
+	if t.Mesh != nil {
+		for _, p := range t.Mesh.Peers(maxShownLinks) {
 			class := "rembus"
 			if p.Router {
 				class = "rembus-router"
 			}
-			v.Peers = append(v.Peers, peerView{p.Hop, class, p.Name, p.Remote, p.Connected, p.Waiting + p.Asked})
+			add(p.Hop, class, p.Name, p.Remote, p.Connected, p.Waiting+p.Asked)
+		}
+	}
+	if t.Broker != nil {
+		for _, s := range t.Broker.Streams(maxShownLinks) {
+			add(s.Hop, "grpc", s.Name, s.Remote, true, s.Waiting)
 		}
 	}
 }
@@ -196,11 +245,11 @@ func (v *view) readRoutes(s *routetable.Snapshot) {
 		if strings.HasPrefix(r.Origin, "event:") || strings.HasPrefix(r.Origin, "link:") || strings.HasPrefix(r.Pattern, "$") {
 			continue
 		}
-		v.Routes = append(v.Routes, routeView{r.Pattern, routetable.MaskUserinfo(r.Address), r.Pick.String(), r.Origin})
+		v.Routes = append(v.Routes, routeView{r.Pattern, routetable.MaskUserinfo(r.Address), r.Pick.String(), r.Origin, forwarder.HopName(r.Address)})
 	}
 }
 
-// findShared lists the types that more than one component, or receiver of AMQP, handles.
+// findShared lists the types that more than one component, receiver of AMQP, or row of an operator's handles.
 func (v *view) findShared() {
 	handlers := map[[2]string][]string{}
 	for i := range v.Components {
@@ -212,18 +261,19 @@ func (v *view) findShared() {
 			handlers[[2]string{t, "response"}] = append(handlers[[2]string{t, "response"}], c.Name)
 		}
 	}
+	add := func(address, handler string) {
+		if k, ok := kindOf(address); ok {
+			handlers[k] = append(handlers[k], handler)
+		}
+	}
 	for _, l := range v.AMQP {
-		if l.Class != "receiver" {
-			continue
+		if l.Class == "receiver" {
+			add(l.Address, cmp.Or(l.Container, l.Link))
 		}
-		k := [2]string{"", "request"}
-		var is bool
-		if k[0], is = strings.CutPrefix(l.Address, "event:req/"); !is {
-			k[0], is = strings.CutPrefix(l.Address, "event:res/")
-			k[1] = "response"
-		}
-		if is {
-			handlers[k] = append(handlers[k], cmp.Or(l.Container, l.Link))
+	}
+	for _, r := range v.Routes {
+		if name, ok := routetable.LiteralOf(r.Pattern); ok && r.Address != routetable.NullAddress {
+			add(name, r.Address)
 		}
 	}
 	for k, names := range handlers {
@@ -234,6 +284,15 @@ func (v *view) findShared() {
 	slices.SortFunc(v.Shared, func(a, b sharedType) int { return strings.Compare(a.Type+a.Direction, b.Type+b.Direction) })
 }
 
+// kindOf takes the address of an event apart: its type, and its direction.
+func kindOf(address string) (kind [2]string, ok bool) {
+	if t, ok := strings.CutPrefix(address, "event:req/"); ok {
+		return [2]string{t, "request"}, true
+	}
+	t, ok := strings.CutPrefix(address, "event:res/")
+	return [2]string{t, "response"}, ok
+}
+
 // findUnread lists those that events and messages are routed to and that do not read them.
 func (v *view) findUnread(n *forwarder.Node) {
 	for i := range v.Components {
@@ -242,8 +301,13 @@ func (v *view) findUnread(n *forwarder.Node) {
 			v.Unread = append(v.Unread, c.Name)
 		}
 	}
+	for i := range v.AMQP {
+		if l := &v.AMQP[i]; l.Outbound != nil && l.Outbound.StalledSeconds != nil {
+			v.Unread = append(v.Unread, l.Link)
+		}
+	}
 	for _, h := range v.Hops {
-		if h.State == "away" {
+		if h.State == "away" || h.Outbound.StalledSeconds != nil {
 			v.Unread = append(v.Unread, h.Hop)
 		}
 	}
@@ -288,12 +352,14 @@ func (t *Topology) register(mux *http.ServeMux) {
 type healthView struct {
 	Data struct {
 		Statuses []healthStatus `json:"statuses"`
+		Missed   []missedView   `json:"missed"`
 	} `json:"data"`
 	Status string `json:"status"` // of the answer
 }
 
 type healthStatus struct {
 	Name           string            `json:"name"`
+	Class          string            `json:"class"` // component; receiver of events over AMQP, grpc: these are not asked how they are
 	Status         string            `json:"status"`
 	Connected      bool              `json:"connected"`
 	LastReply      *string           `json:"lastReply"`
@@ -307,13 +373,42 @@ func (t *Topology) health() *healthView {
 	v := &healthView{Status: "OK"}
 	v.Data.Statuses = []healthStatus{}
 	for _, c := range t.Events.Statuses() {
-		s := healthStatus{c.Name, c.Health, c.Connected, nil, c.Raised, c.Exceptions, c.Vitals, c.Outbound}
+		s := healthStatus{c.Name, "component", c.Health, c.Connected, nil, c.Raised, c.Exceptions, c.Vitals, c.Outbound}
 		if c.LastReply != "" {
 			s.LastReply = &c.LastReply
 		}
 		v.Data.Statuses = append(v.Data.Statuses, s)
 	}
+	t.addOthers(v)
+	v.Data.Missed = t.missed()
 	return v
+}
+
+// addOthers adds those who are not asked how they are: they are well while they take what there is for them.
+func (t *Topology) addOthers(v *healthView) {
+	add := func(name, class string, o events.Outbound) {
+		s := healthStatus{Name: name, Class: class, Status: "OK", Connected: true, Exceptions: []json.RawMessage{}, Outbound: o}
+		switch {
+		case o.StalledSeconds != nil:
+			s.Status = "ERROR"
+		case o.Slow:
+			s.Status = "WARNING"
+		}
+		v.Data.Statuses = append(v.Data.Statuses, s)
+	}
+	n := 0
+	for _, l := range t.Node.Links() {
+		if _, ok := kindOf(l.Address); ok && l.Class == "receiver" && n < maxShownLinks {
+			n++
+			add(l.Container+" "+linkName(&l), "receiver", t.outbound(l.Backlog, l.Messages))
+		}
+	}
+	if t.Broker == nil {
+		return
+	}
+	for _, s := range t.Broker.Streams(maxShownLinks) {
+		add(s.Name, "grpc", events.Outbound{Depth: s.Waiting, Slow: s.Full || s.Waiting >= forwarder.DefaultSoftQueue})
+	}
 }
 
 // answer gives HTML to a browser, and JSON to everybody else.

@@ -151,12 +151,12 @@ func TestTheTopologyAsJSON(t *testing.T) {
 	}
 }
 
-// Rows to who is not there are told, whatever kind of hop it is; rows to who is there, to names and to nothing are not.
+// Rows to who is not there are told, whatever kind of hop or name it is; rows to who is there, and to nothing, are not.
 func TestTheTopologyTellsOfHopsThatNobodyReads(t *testing.T) {
 	table := routetable.New()
 	h, _ := watchedOn(t, table, false)
 	for pattern, address := range map[string]string{
-		"event:req/Saved": "link:backup", "COLOSSUS": "link:backup", "HAL9000": "event-conn:Nobody", "MULTIVAC": "event-conn:Mail", "GUARDIAN": "null", "SKYNET": "event:req/Lost",
+		"event:req/Saved": "link:backup", "COLOSSUS": "link:backup", "HAL9000": "event-conn:Nobody", "MULTIVAC": "event-conn:Mail", "GUARDIAN": "null", "SKYNET": "event:req/Lost", "JOSHUA": "event:req/SendMail",
 	} {
 		if _, err := table.Add(pattern, address); err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestTheTopologyTellsOfHopsThatNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(v.Unread)
-	if want := []string{"event-conn:Nobody", "link:backup"}; !slices.Equal(v.Unread, want) {
+	if want := []string{"event-conn:Nobody", "event:req/Lost", "link:backup"}; !slices.Equal(v.Unread, want) {
 		t.Errorf("got %q, want %q", v.Unread, want)
 	}
 }

@@ -235,15 +235,12 @@ func (c *Conn) fill(need int) error {
 	return err
 }
 
-// fail keeps why reading ended, and tells the peer where it is its fault. What Abort was given goes before what the socket says.
+// fail keeps why reading ended; where it is the peer's fault, End tells it, behind what the owner still has to say. What Abort was given goes before
+// what the socket says.
 func (c *Conn) fail(err error) error {
 	c.mu.Lock()
 	var ce *CloseError
-	if errors.As(err, &ce) {
-		if !ce.Remote {
-			c.control.sendClose(ce.Code, ce.Text)
-		}
-	} else if c.cause != nil {
+	if !errors.As(err, &ce) && c.cause != nil {
 		err = c.cause
 	}
 	c.err = err
@@ -365,10 +362,15 @@ func (c *Conn) Close(code int, text string) {
 	c.nc.SetReadDeadline(time.Now().Add(closeWait))
 }
 
-// End ends the connection, once Next gave an error or is called no more. Where no close was sent, it sends one with code (0: none) and text. It gives
-// the peer a moment to read what was sent: where it still sends, a reset would overtake that.
+// End ends the connection, once Next gave an error or is called no more. Where no close was sent, it sends one: of what the peer did wrong, else with
+// code (0: none) and text. It gives the peer a moment to read what was sent: where it still sends, a reset would overtake that.
 func (c *Conn) End(code int, text string) {
 	c.mu.Lock()
+	var wrong *CloseError
+	if errors.As(c.err, &wrong) && !wrong.Remote {
+		c.w.Flush()
+		code, text = wrong.Code, wrong.Text
+	}
 	if code != 0 {
 		c.control.sendClose(code, text)
 	}

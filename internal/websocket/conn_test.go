@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -254,6 +255,64 @@ func (l *trimmed) Trim(rest []byte) int {
 	}
 	l.taken = append(l.taken, len(rest)-keep)
 	return keep
+}
+
+// gated is a connection whose writes wait for a word.
+type gated struct {
+	net.Conn
+	gate chan struct{}
+}
+
+func (g gated) Write(b []byte) (int, error) {
+	<-g.gate
+	return g.Conn.Write(b)
+}
+
+// What was said before a close is told before it, however slowly it is written.
+func TestACloseComesBehindWhatWasSaid(t *testing.T) {
+	for _, end := range []string{"close", "end"} {
+		near, peer := pair(t)
+		g := gated{near, make(chan struct{})}
+		conn := New(g, nil, false, Options{})
+		conn.Lock()
+		conn.Append(true, []byte("first"))
+		conn.Flush() // is under way
+		conn.Append(true, []byte("second"))
+		conn.Unlock()
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			if end == "close" {
+				conn.Close(Normal, "")
+				conn.Next()
+			}
+			conn.End(Normal, "")
+		}()
+		if end == "close" {
+			eventuallyClosing(conn)
+		}
+		close(g.gate)
+		for _, want := range []string{"first", "second", ""} {
+			f, err := readFrame(peer)
+			if err != nil {
+				t.Fatalf("%s: want %q: %v", end, want, err)
+			}
+			if want == "" && f.Header.OpCode != ws.OpClose || want != "" && string(f.Payload) != want {
+				t.Fatalf("%s: got %q of kind %v, want %q", end, f.Payload, f.Header.OpCode, want)
+			}
+		}
+		peer.Close()
+		<-over
+	}
+}
+
+// eventuallyClosing waits until the close is on its way.
+func eventuallyClosing(c *Conn) {
+	for closing := false; !closing; runtime.Gosched() {
+		c.mu.Lock()
+		closing = c.control.closing
+		c.mu.Unlock()
+	}
 }
 
 func TestALineIsToldWhatTheSocketTook(t *testing.T) {
@@ -538,5 +597,45 @@ func plainly(text []byte, limit int64) (messages []string) {
 			return messages
 		}
 		messages = append(messages, string(message))
+	}
+}
+
+// lateSender is a peer that goes on sending for a while after it was told that it may not.
+type lateSender struct {
+	net.Conn // none
+	reads    int
+	closed   bool
+	early    bool // it was closed before all was sent
+}
+
+func (l *lateSender) Read(p []byte) (int, error) {
+	if l.reads == 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(lingerWait / 4)
+	l.reads--
+	return len(p), nil
+}
+
+func (l *lateSender) Write(p []byte) (int, error)      { return len(p), nil }
+func (l *lateSender) SetReadDeadline(time.Time) error  { return nil }
+func (l *lateSender) SetWriteDeadline(time.Time) error { return nil }
+func (l *lateSender) CloseWrite() error                { return nil }
+func (l *lateSender) Close() error {
+	l.early = !l.closed && l.reads > 0
+	l.closed = true
+	return nil
+}
+
+// What a peer still sends when it is told of a close is read, so that no reset overtakes that: to its end, or for a while.
+func TestAPeerThatStillSendsIsWaitedFor(t *testing.T) {
+	for reads, early := range map[int]bool{1: false, 30: false, 1000: true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &lateSender{reads: reads}
+			New(l, nil, false, Options{}).End(TooBig, "the message is too long")
+			if !l.closed || l.early != early {
+				t.Errorf("%d reads: closed %t, before the end %t", reads, l.closed, l.early)
+			}
+		})
 	}
 }

@@ -185,7 +185,11 @@ func (c *Conn) source() socket.Source {
 }
 
 func (s *source) Output(spare []byte) []byte {
-	if k := &s.control; !k.closed && (k.pongs || k.ping || k.closing) {
+	k := &s.control
+	if k.closing && !k.closed && len(s.pending) > 0 { // what was said before the close
+		return s.said(spare)
+	}
+	if !k.closed && (k.pongs || k.ping || k.closing) {
 		if out := k.output(spare, s.client); len(out) > 0 {
 			s.own = true
 			return out
@@ -201,8 +205,13 @@ func (s *source) Output(spare []byte) []byte {
 	if len(s.pending) == 0 {
 		return nil
 	}
+	return s.said(spare)
+}
+
+// said gives what Append was given.
+func (s *source) said(spare []byte) []byte {
 	out := s.pending
-	s.pending, s.kept = nil, spare
+	s.own, s.pending, s.kept = true, nil, spare
 	return out
 }
 

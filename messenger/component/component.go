@@ -16,7 +16,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
+
+const jsonType = "application/json; charset=UTF-8"
 
 // Options say who the component is, and where its broker. All but TLS, Routes and MaxEvent are needed.
 type Options struct {
@@ -51,7 +55,7 @@ type Request struct {
 	ContentType string
 	Content     []byte
 
-	event *event
+	event *proto.Event
 }
 
 // Text gives a value that is a text.
@@ -87,7 +91,7 @@ func (e *Error) Error() string {
 // Component is a connected component. Its methods are safe for concurrent use.
 type Component struct {
 	o      Options
-	id     identity
+	id     proto.Component
 	conn   *grpc.ClientConn
 	stream grpc.ClientStream
 	ctx    context.Context
@@ -100,7 +104,7 @@ type Component struct {
 	writing sync.Mutex // one SendMsg at a time
 
 	mu    sync.Mutex // guards what follows; a leaf
-	calls map[string]chan *event
+	calls map[string]chan *proto.Event
 }
 
 // ErrEnded says that the stream has ended: connect again.
@@ -111,8 +115,8 @@ func Connect(ctx context.Context, o Options) (*Component, error) {
 	if o.MaxEvent == 0 {
 		o.MaxEvent = 8 << 20
 	}
-	c := &Component{o: o, ended: make(chan struct{}), calls: map[string]chan *event{}}
-	c.id = identity{kind: "KubeFox", app: o.App, name: o.Name, hash: o.Hash, id: strings.ToLower(rand.Text()[:10])}
+	c := &Component{o: o, ended: make(chan struct{}), calls: map[string]chan *proto.Event{}}
+	c.id = proto.Component{Type: "KubeFox", App: o.App, Name: o.Name, Hash: o.Hash, ID: strings.ToLower(rand.Text()[:10])}
 	secure := insecure.NewCredentials()
 	if o.TLS != nil {
 		secure = credentials.NewTLS(o.TLS)
@@ -125,7 +129,7 @@ func Connect(ctx context.Context, o Options) (*Component, error) {
 		return nil, fmt.Errorf("component: %w", err)
 	}
 	c.ctx, c.cancel = context.WithCancel(metadata.AppendToOutgoingContext(context.Background(),
-		"app", o.App, "component", o.Name, "hash", o.Hash, "id", c.id.id, "platform", o.Platform, "pod", "", "token", o.Token, "type", c.id.kind))
+		"app", o.App, "component", o.Name, "hash", o.Hash, "id", c.id.ID, "platform", o.Platform, "pod", "", "token", o.Token, "type", c.id.Type))
 	stop := context.AfterFunc(ctx, c.cancel)
 	err = c.register()
 	if !stop() && err == nil {
@@ -146,19 +150,19 @@ func (c *Component) register() (err error) {
 	if c.stream, err = c.conn.NewStream(c.ctx, &desc, "/kubefox.proto.v1.Broker/Subscribe"); err != nil {
 		return err
 	}
-	definition, err := json.Marshal(map[string]any{"type": c.id.kind, "routes": c.o.Routes, "hash": ""})
+	definition, err := json.Marshal(map[string]any{"type": c.id.Type, "routes": c.o.Routes, "hash": ""})
 	if err != nil {
 		return err
 	}
-	e := &event{id: newID(), typ: "io.kubefox.register", category: request, ttl: int64(5 * time.Second), context: evContext{platform: c.o.Platform},
-		source: c.id, contentType: "application/json; charset=UTF-8", content: definition}
+	e := &proto.Event{ID: proto.NewID(), Type: proto.TypeRegister, Category: proto.Request, TTL: int64(5 * time.Second),
+		HasContext: true, Context: proto.Context{Platform: c.o.Platform}, HasSource: true, Source: c.id, ContentType: jsonType, Content: definition}
 	c.send(e) // why it failed, RecvMsg tells
 	var f frame
 	if err := c.stream.RecvMsg(&f); err != nil {
 		return err
 	}
 	m, err := parseMatched(f)
-	if err != nil || m.typ != e.typ || m.category != response || m.parent != e.id {
+	if err != nil || m.Type != e.Type || m.Category != proto.Response || m.ParentID != e.ID {
 		return errors.New("the broker did not answer the registration")
 	}
 	return nil
@@ -178,10 +182,10 @@ func (c *Component) Close() {
 	c.conn.Close()
 }
 
-func (c *Component) send(e *event) error {
+func (c *Component) send(e *proto.Event) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	return c.stream.SendMsg(frame(e.append(nil)))
+	return c.stream.SendMsg(frame(e.Append(nil, proto.D4)))
 }
 
 // read takes events until the stream ends.
@@ -199,15 +203,15 @@ func (c *Component) read() {
 			return
 		}
 		start := time.Now()
-		switch m.category {
-		case response:
+		switch m.Category {
+		case proto.Response:
 			c.mu.Lock()
-			if answer := c.calls[m.parent]; answer != nil {
-				answer <- &m.event // of room one, and used once
-				delete(c.calls, m.parent)
+			if answer := c.calls[m.ParentID]; answer != nil {
+				answer <- &m.Event // of room one, and used once
+				delete(c.calls, m.ParentID)
 			}
 			c.mu.Unlock()
-		case request, message:
+		case proto.Request, proto.Message:
 			c.handlers.Go(func() { c.handle(m, start) })
 		}
 	}
@@ -215,15 +219,15 @@ func (c *Component) read() {
 
 // handle has a request answered.
 func (c *Component) handle(m *matched, start time.Time) {
-	ctx, cancel := context.WithDeadline(c.ctx, start.Add(time.Duration(m.ttl)))
+	ctx, cancel := context.WithDeadline(c.ctx, start.Add(time.Duration(m.TTL)))
 	defer cancel()
 	r := m.request()
 	answer, err := c.o.Handle(ctx, c, r)
-	if m.category != request {
+	if m.Category != proto.Request {
 		return
 	}
-	e := m.answer(c.id, int64(time.Until(start.Add(time.Duration(m.ttl)))))
-	if e.ttl <= 0 {
+	e := m.answer(c.id, int64(time.Until(start.Add(time.Duration(m.TTL)))))
+	if e.TTL <= 0 {
 		return
 	}
 	switch {
@@ -232,42 +236,43 @@ func (c *Component) handle(m *matched, start time.Time) {
 		if !ok {
 			f = &Error{GRPC: 2, HTTP: 500, Msg: "unexpected error", Cause: err.Error()}
 		}
-		e.typ, e.contentType = "io.kubefox.error", "application/json; charset=UTF-8"
-		e.content, _ = json.Marshal(f)
+		e.Type, e.ContentType = proto.TypeError, jsonType
+		e.Content, _ = json.Marshal(f)
 	case answer == nil:
 		answer = &Response{}
 		fallthrough
 	default:
-		e.setResponse(answer)
+		setResponse(e, answer)
 	}
 	c.send(e)
 }
 
 // Call sends a request to a component of the context that r came with, by its name, and waits for the answer. A failure is an *Error.
 func (c *Component) Call(ctx context.Context, r *Request, name string, call *Request) (*Response, error) {
-	left := time.Duration(r.event.ttl)
+	left := time.Duration(r.event.TTL)
 	if deadline, ok := ctx.Deadline(); ok {
 		left = min(left, time.Until(deadline))
 	}
-	e := &event{id: newID(), parent: r.ID, span: r.event.span, typ: call.Type, category: request, created: time.Now().UnixNano(), ttl: int64(left),
-		context: r.event.context, source: c.id, target: identity{kind: "KubeFox", name: name}, contentType: call.ContentType, content: call.Content}
-	if e.typ == "" {
-		e.typ = "io.kubefox.kubefox"
+	e := &proto.Event{ID: proto.NewID(), ParentID: r.ID, Span: r.event.Span, Type: call.Type, Category: proto.Request, CreateTime: time.Now().UnixNano(), TTL: int64(left),
+		HasContext: true, Context: r.event.Context, HasSource: true, Source: c.id, HasTarget: true, Target: proto.Component{Type: "KubeFox", Name: name},
+		ContentType: call.ContentType, Content: call.Content}
+	if e.Type == "" {
+		e.Type = proto.TypeComponent
 	}
 	for name, v := range call.Values {
 		text, err := json.Marshal(v)
 		if err != nil {
 			return nil, err
 		}
-		e.values = append(e.values, entry{name, text})
+		e.Values = append(e.Values, proto.Entry{Key: name, Value: text})
 	}
-	answer := make(chan *event, 1)
+	answer := make(chan *proto.Event, 1)
 	c.mu.Lock()
-	c.calls[e.id] = answer
+	c.calls[e.ID] = answer
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
-		delete(c.calls, e.id)
+		delete(c.calls, e.ID)
 		c.mu.Unlock()
 	}()
 	if err := c.send(e); err != nil {
@@ -275,7 +280,7 @@ func (c *Component) Call(ctx context.Context, r *Request, name string, call *Req
 	}
 	select {
 	case x := <-answer:
-		return x.response()
+		return responseOf(x)
 	case <-ctx.Done():
 		return nil, &Error{Code: 11, GRPC: 4, HTTP: 504, Msg: "time out"}
 	case <-c.ended:

@@ -1,28 +1,28 @@
 package component
 
 import (
-	"reflect"
 	"testing"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
+// Whatever comes, a component makes a request and a response of it or refuses it.
 func FuzzEvent(f *testing.F) {
-	e := &event{id: "i", parent: "p", typ: "t", category: request, ttl: 5, created: 6, context: evContext{"a", "b", "c", "d"}, source: identity{"k", "a", "n", "h", "i", "b"},
-		values: []entry{{"v", []byte("1")}}, contentType: "x", content: []byte("y")}
-	f.Add(bytesField(nil, 1, e.append(nil)))
+	e := &proto.Event{ID: "i", ParentID: "p", Type: "t", Category: proto.Request, TTL: 5, CreateTime: 6, HasContext: true, Context: proto.Context{Platform: "a"}, HasSource: true,
+		Source: proto.Component{Type: "k", Name: "n"}, Values: []proto.Entry{{Key: "statusCode", Value: []byte("1")}}, ContentType: "x", Content: []byte("y")}
+	f.Add(proto.AppendMatched(nil, e, 3, e.Values, proto.D4))
+	e.Type, e.Content = proto.TypeError, []byte(`{"code": 1, "msg": "m"}`)
+	f.Add(proto.AppendMatched(nil, e, -1, e.Values, proto.D3))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := parseMatched(b)
 		if err != nil {
 			return
 		}
-		m.request()
-		m.response()
-		m.params = nil // which only the broker writes
-		again, err := parseMatched(bytesField(nil, 1, m.event.append(nil)))
-		if err != nil {
-			t.Fatal(err)
+		if r := m.request(); r.ID != m.ID || r.RouteID != int(m.route) {
+			t.Errorf("%+v became %+v", m, r)
 		}
-		if len(m.append(nil)) > 0 && !reflect.DeepEqual(m.append(nil), again.append(nil)) {
-			t.Errorf("%+v became %+v", m, again)
+		if r, err := responseOf(&m.Event); (r == nil) != (err != nil) {
+			t.Errorf("got %+v and %v", r, err)
 		}
 	})
 }

@@ -67,7 +67,8 @@ type Client struct {
 	topics   map[string]*served
 	requests map[string]*Response // by id
 	serving  map[servedKey]*Request
-	idle     []chan struct{} // closed when nothing is in serving
+	atWork   int             // handlers: of serving, and of requests whose id came again
+	idle     []chan struct{} // closed when no handler is at work
 	handlers sync.WaitGroup
 	events   []func() // callbacks to do when mu is released
 	onRole   func(topic string, role Role)
@@ -167,7 +168,7 @@ func (c *Client) Close() {
 // Idle waits until no request is being answered: behind Unserve and before Close, nobody waits in vain then for a response.
 func (c *Client) Idle(ctx context.Context) error {
 	c.mu.Lock()
-	if len(c.serving) == 0 {
+	if c.atWork == 0 {
 		c.release()
 		return nil
 	}

@@ -523,6 +523,35 @@ func TestHandlersAreCancelled(t *testing.T) {
 	}
 }
 
+// A client may use an id again when its request is over, whether the handler is or not.
+func TestAnIDThatComesAgain(t *testing.T) {
+	s := newScripted(t)
+	c, f := s.connect(relay.Options{})
+	end := make(chan struct{})
+	b := s.serving(c, f, func(ctx context.Context, r *relay.Request) error {
+		if string(r.Head) == "1" {
+			<-ctx.Done()
+			<-end
+			return r.Send(raw("too late"))
+		}
+		return r.Respond(r.Head)
+	})
+	f.say(`[{"op":"head","topic":"t","id":"x","from":"A","data":1},{"op":"cancel","topic":"t","id":"x","from":"A"}]`)
+	f.say(`[{"op":"head","topic":"t","id":"x","from":"A","data":2,"done":true}]`)
+	b.hear(`[{"op":"head","topic":"t","id":"x","to":"A","ref":"#","data":2}]`)
+	b.hear(`[{"op":"body","topic":"t","id":"x","to":"A","ref":"#","done":true}]`)
+	for range 100 { // answered: again at once
+		f.say(`[{"op":"head","topic":"t","id":"x","from":"A","data":3,"done":true}]`)
+		b.hear(`[{"op":"head","topic":"t","id":"x","to":"A","ref":"#","data":3}]`)
+		b.hear(`[{"op":"body","topic":"t","id":"x","to":"A","ref":"#","done":true}]`)
+	}
+	close(end)
+	if err := c.Idle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	b.silent()
+}
+
 func TestABodyThatTheHandlerDoesNotRead(t *testing.T) {
 	s := newScripted(t)
 	c, f := s.connect(relay.Options{Buffer: 100, Hold: -1})

@@ -145,7 +145,7 @@ func (c *Client) handleRequest(p *op) (full *incoming) {
 			r.fail(&Error{Code: Cancelled, Topic: p.Topic, Message: "the client cancelled"})
 		}
 		return nil
-	case p.Op == "head" && r == nil:
+	case p.Op == "head" && (r == nil || r.out.err != nil): // an id of an answered or cancelled request may come again before its handler is over
 		r = c.begin(key, p)
 	case r != nil && p.Data != nil:
 		r.in.add(p.Data)
@@ -167,7 +167,7 @@ func (c *Client) begin(key servedKey, p *op) *Request {
 		c.refuse(key, &Error{Code: Unavailable, Message: "the topic is not served here any more"})
 		return nil
 	}
-	if len(c.serving) >= c.o.Concurrent {
+	if c.atWork >= c.o.Concurrent {
 		c.refuse(key, &Error{Code: Busy, Message: "the server has too many requests"})
 		return nil
 	}
@@ -176,6 +176,7 @@ func (c *Client) begin(key servedKey, p *op) *Request {
 	r.ctx, r.cancel = context.WithCancelCause(c.ctx)
 	r.out = outgoing{c: c, topic: p.Topic, id: p.ID, to: p.From, wake: make(chan struct{}, 1), over: r.fail, progress: func() {}}
 	c.serving[key] = r
+	c.atWork++
 	c.handlers.Add(1)
 	go r.serve(s.handler)
 	return r
@@ -199,8 +200,10 @@ func (r *Request) serve(handler Handler) {
 		r.c.tellError(fmt.Errorf("serve %s: %w", r.Topic, err))
 	}
 	r.fail(&Error{Code: Closed, Topic: r.Topic, Message: "the request was answered"})
-	delete(r.c.serving, r.key)
-	if len(r.c.serving) == 0 {
+	if r.c.serving[r.key] == r {
+		delete(r.c.serving, r.key)
+	}
+	if r.c.atWork--; r.c.atWork == 0 {
 		for _, idle := range r.c.idle {
 			close(idle)
 		}

@@ -5,7 +5,8 @@ import "github.com/fingerpost/fingerpost/internal/amqp/wire"
 // output collects encoded frames until the owner takes them.
 type output struct {
 	buf      []byte
-	inFlight int // taken by the owner and not yet reported written
+	inFlight int    // taken by the owner and not yet reported written
+	taken    uint64 // by the owner, ever
 }
 
 func (o *output) append(s string) { o.buf = append(o.buf, s...) }
@@ -21,6 +22,7 @@ func (c *Conn) Output(spare []byte) []byte {
 	}
 	c.out.buf = spare[:0]
 	c.out.inFlight += len(buf)
+	c.out.taken += uint64(len(buf))
 	c.spoke = true
 	return buf
 }
@@ -36,6 +38,10 @@ func (c *Conn) Wrote(n int) {
 
 // OutputPending is the number of bytes encoded and not yet written.
 func (c *Conn) OutputPending() int { return c.out.pending() }
+
+// Encoded and Written are places in the stream of bytes to the peer: the end of what was encoded, and of what is with the transport.
+func (c *Conn) Encoded() uint64 { return c.out.taken + uint64(len(c.out.buf)) }
+func (c *Conn) Written() uint64 { return c.out.taken - uint64(c.out.inFlight) }
 
 // Flush encodes held-back dispositions and flows.
 func (c *Conn) Flush() {

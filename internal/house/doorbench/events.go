@@ -29,8 +29,8 @@ func eventLines(duration time.Duration) []line {
 		return func(r *router) (float64, float64, error) { return copyCost(r, n, duration) }
 	}
 	return []line{
-		{what: "an event to 1 subscriber: CPU of a copy", unit: "µs", goal: 1, besideUnit: "copies/s", of: copies(1)},
-		{what: "an event to 16 subscribers: CPU of a copy", unit: "µs", goal: 1, besideUnit: "copies/s", of: copies(16)},
+		{what: "an event to 1 subscriber: CPU of a copy", unit: "µs", cpu: true, goal: 1, besideUnit: "copies/s", of: copies(1)},
+		{what: "an event to 16 subscribers: CPU of a copy", unit: "µs", cpu: true, goal: 1, besideUnit: "copies/s", of: copies(16)},
 		{what: fmt.Sprintf("%d events in the ring: memory of a byte", inRing), unit: "", goal: 1.3, besideUnit: "MB of frames", of: ringMemory},
 		{what: fmt.Sprintf("replay of %d: events of a CPU second", inReplay), unit: "k", goal: 500, least: true, besideUnit: "events/s", of: replaySpeed},
 		{what: fmt.Sprintf("replay of %d over AMQP: events of a CPU second", inReplay), unit: "k", goal: 500, least: true, besideUnit: "events/s to go-amqp", of: amqpReplay},

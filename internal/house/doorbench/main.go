@@ -141,6 +141,7 @@ type line struct {
 	what, unit string
 	goal       float64
 	least      bool
+	cpu        bool                                  // it is CPU time: the goal is for a machine as fast as the one it was set on
 	start      func(program string) (*router, error) // what is measured; nil: startRouter
 	of         func(*router) (figure, beside float64, err error)
 	besideUnit string
@@ -148,7 +149,8 @@ type line struct {
 
 // run measures the lines whose words begin with only.
 func run(program string, lines []line, duration time.Duration, count int, only string, wait bool) error {
-	if err := measureEcho(duration); err != nil {
+	slower, err := measureEcho(duration)
+	if err != nil {
 		return err
 	}
 	held := true
@@ -179,6 +181,9 @@ func run(program string, lines []line, duration time.Duration, count int, only s
 		slices.Sort(values)
 		slices.Sort(besides)
 		v, b := values[len(values)/2], besides[len(besides)/2]
+		if l.cpu {
+			l.goal *= slower
+		}
 		word, good := "at most", v <= l.goal
 		if l.least {
 			word, good = "at least", v >= l.goal
@@ -187,7 +192,7 @@ func run(program string, lines []line, duration time.Duration, count int, only s
 		if !good {
 			mark, held = "MISSED", false
 		}
-		fmt.Printf("%s  %-66s %8.2f %-4s %s %g   (%.0f %s; all: %.2f)\n", mark, l.what, v, l.unit, word, l.goal, b, l.besideUnit, values)
+		fmt.Printf("%s  %-66s %8.2f %-4s %s %.3g   (%.0f %s; all: %.2f)\n", mark, l.what, v, l.unit, word, l.goal, b, l.besideUnit, values)
 	}
 	if !held {
 		fmt.Println("not every goal is held")

@@ -16,10 +16,10 @@ import (
 // meshLines are what the mesh is held to.
 func meshLines(program string, duration time.Duration) []line {
 	return []line{
-		{what: "publish of 100 bytes to 1 subscriber: CPU of a copy", unit: "µs", goal: 1, besideUnit: "copies/s", start: startMesh, of: func(r *router) (float64, float64, error) {
+		{what: "publish of 100 bytes to 1 subscriber: CPU of a copy", unit: "µs", cpu: true, goal: 1, besideUnit: "copies/s", start: startMesh, of: func(r *router) (float64, float64, error) {
 			return publishes(r, 1, duration)
 		}},
-		{what: "publish of 100 bytes to 16 subscribers: CPU of a copy", unit: "µs", goal: 1, besideUnit: "copies/s", start: startMesh, of: func(r *router) (float64, float64, error) {
+		{what: "publish of 100 bytes to 16 subscribers: CPU of a copy", unit: "µs", cpu: true, goal: 1, besideUnit: "copies/s", start: startMesh, of: func(r *router) (float64, float64, error) {
 			return publishes(r, 16, duration)
 		}},
 		{what: "request and answer, beyond an echo of the same bytes: median", unit: "µs", goal: 60, besideUnit: "µs the echo", start: startMesh, of: func(r *router) (float64, float64, error) {

@@ -11,10 +11,10 @@ import (
 // relayLines are the figures of the relay.
 func relayLines(duration time.Duration, idle int) []line {
 	return []line{
-		{what: "request and response of one small part, 64 in flight: CPU", unit: "µs", goal: 4, besideUnit: "requests/s", of: func(r *router) (float64, float64, error) {
+		{what: "request and response of one small part, 64 in flight: CPU", unit: "µs", cpu: true, goal: 4, besideUnit: "requests/s", of: func(r *router) (float64, float64, error) {
 			return requests(r, 64, duration)
 		}},
-		{what: "request and response of one small part, one at a time: CPU", unit: "µs", goal: 15, besideUnit: "requests/s", of: func(r *router) (float64, float64, error) {
+		{what: "request and response of one small part, one at a time: CPU", unit: "µs", cpu: true, goal: 15, besideUnit: "requests/s", of: func(r *router) (float64, float64, error) {
 			return requests(r, 1, duration)
 		}},
 		{what: "parts of 64 KiB, a window of 8: bytes of a CPU second", unit: "MB", goal: 300, least: true, besideUnit: "MB/s", of: func(r *router) (float64, float64, error) {

@@ -159,6 +159,9 @@ async def main():
     await asyncio.to_thread(sys.stdin.readline)
     for i, url in enumerate(URLS):
         await known(url, i, everybody + ["new", "new-method", "theirs"], ["gone", "gone-method", "two"])
+    assert await subs[0].next(60) == ("news", ["there alone"])
+    for s in subs[1:]:
+        assert await s.next(60) == ("news", ["here alone"])
     for i, p in enumerate(pubs):
         assert await status(p, "gone-method") == 42
         assert await p.rpc("new-method") == 2

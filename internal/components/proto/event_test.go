@@ -1,4 +1,4 @@
-package components
+package proto
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 )
 
 // wireTypes are the messages of broker.proto in a dialect, as another implementation knows them.
-func wireTypes(t testing.TB, d dialect) map[string]protoreflect.MessageDescriptor {
+func wireTypes(t testing.TB, d Dialect) map[string]protoreflect.MessageDescriptor {
 	str, msg := descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
 	one, many := descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL, descriptorpb.FieldDescriptorProto_LABEL_REPEATED
 	field := func(n int32, name string, kind descriptorpb.FieldDescriptorProto_Type, of string) *descriptorpb.FieldDescriptorProto {
@@ -35,7 +35,7 @@ func wireTypes(t testing.TB, d dialect) map[string]protoreflect.MessageDescripto
 	yes := true
 	mapOf := func(m *descriptorpb.DescriptorProto, n int32, name, entryName string) {
 		value := field(2, "value", str, "")
-		if d == dialect3 {
+		if d == D3 {
 			value = field(2, "value", msg, ".google.protobuf.Value")
 		}
 		m.NestedType = append(m.NestedType, &descriptorpb.DescriptorProto{
@@ -46,7 +46,7 @@ func wireTypes(t testing.TB, d dialect) map[string]protoreflect.MessageDescripto
 		m.Field = append(m.Field, f)
 	}
 	event := texts("Event", "id", "parent_id")
-	event.Field = append(event.Field, field(4, "type", str, ""), field(5, "category", descriptorpb.FieldDescriptorProto_TYPE_INT32, ""),
+	event.Field = append(event.Field, field(4, "type", str, ""), field(5, "Category", descriptorpb.FieldDescriptorProto_TYPE_INT32, ""),
 		field(6, "create_time", descriptorpb.FieldDescriptorProto_TYPE_INT64, ""), field(7, "ttl", descriptorpb.FieldDescriptorProto_TYPE_INT64, ""),
 		field(8, "context", msg, ".k.EventContext"), field(9, "source", msg, ".k.Component"), field(10, "target", msg, ".k.Component"),
 		field(14, "content_type", str, ""), field(15, "content", descriptorpb.FieldDescriptorProto_TYPE_BYTES, ""))
@@ -82,12 +82,12 @@ func (fileOfStruct) FindDescriptorByName(name protoreflect.FullName) (protorefle
 
 func sample() *Event {
 	return &Event{
-		ID: "i", ParentID: "p", Type: typeHTTP, Category: categoryResponse, CreateTime: 1 << 60, TTL: 60_000_000_000,
+		ID: "i", ParentID: "p", Type: "io.kubefox.http", Category: Response, CreateTime: 1 << 60, TTL: 60_000_000_000,
 		HasContext: true, Context: Context{"lab", "qa", "hello-main", ""},
-		HasSource: true, Source: ComponentID{"KubeFox", "hello", "frontend", "aaaa", "id", "b"},
-		HasTarget: true, Target: ComponentID{Type: "KubeFox", Name: "backend"},
-		Params: []entry{{"x", []byte(`"\u0026"`)}},
-		Values: []entry{{"list", []byte(`["a","b"]`)}, {"map", []byte(`{"k":["v","w"],"l":[]}`)}, {"n", []byte("1.5")}, {"none", []byte("null")}, {"two", []byte("2")}, {"yes", []byte("true")}},
+		HasSource: true, Source: Component{"KubeFox", "hello", "frontend", "aaaa", "id", "b"},
+		HasTarget: true, Target: Component{Type: "KubeFox", Name: "backend"},
+		Params: []Entry{{"x", []byte(`"\u0026"`)}},
+		Values: []Entry{{"list", []byte(`["a","b"]`)}, {"map", []byte(`{"k":["v","w"],"l":[]}`)}, {"n", []byte("1.5")}, {"none", []byte("null")}, {"two", []byte("2")}, {"yes", []byte("true")}},
 
 		ContentType: "text/plain", Content: []byte("hello"),
 	}
@@ -95,11 +95,11 @@ func sample() *Event {
 
 // What we write another implementation reads, in both dialects, and writes back what we read.
 func TestEventsOnTheWire(t *testing.T) {
-	for d, name := range map[dialect]string{dialect4: "D4", dialect3: "D3"} {
+	for d, name := range map[Dialect]string{D4: "D4", D3: "D3"} {
 		t.Run(name, func(t *testing.T) {
 			types := wireTypes(t, d)
 			want := sample()
-			b := appendMatched(nil, want, -1, []entry{{"who", []byte(`"World"`)}}, d)
+			b := AppendMatched(nil, want, -1, []Entry{{"who", []byte(`"World"`)}}, d)
 			m := dynamicpb.NewMessage(types["MatchedEvent"])
 			if err := proto.Unmarshal(b, m); err != nil {
 				t.Fatal(err)
@@ -111,13 +111,13 @@ func TestEventsOnTheWire(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var back matched
+			var back Matched
 			var e Event
-			if err := back.parse(again); err != nil || back.RouteID != -1 || len(back.Env) != 1 || string(back.Env[0].value) != `"World"` {
+			if err := back.Parse(again); err != nil || back.RouteID != -1 || len(back.Env) != 1 || string(back.Env[0].Value) != `"World"` {
 				t.Fatalf("%+v, %v", back, err)
 			}
-			seen, err := e.parse(back.Event)
-			if err != nil || seen != (dialects{d3: d == dialect3, d4: d == dialect4}) {
+			seen, err := e.Parse(back.Event)
+			if err != nil || seen != (Dialects{D3: d == D3, D4: d == D4}) {
 				t.Fatalf("%v, %+v", err, seen)
 			}
 			compareEvents(t, &e, want)
@@ -128,14 +128,14 @@ func TestEventsOnTheWire(t *testing.T) {
 // compareEvents compares maps by their decoded values.
 func compareEvents(t *testing.T, got, want *Event) {
 	t.Helper()
-	decoded := func(list []entry) map[string]any {
+	decoded := func(list []Entry) map[string]any {
 		m := map[string]any{}
 		for _, x := range list {
 			var v any
-			if err := json.Unmarshal(x.value, &v); err != nil {
-				t.Errorf("%s: %v", x.key, err)
+			if err := json.Unmarshal(x.Value, &v); err != nil {
+				t.Errorf("%s: %v", x.Key, err)
 			}
-			m[x.key] = v
+			m[x.Key] = v
 		}
 		return m
 	}
@@ -150,23 +150,23 @@ func compareEvents(t *testing.T, got, want *Event) {
 }
 
 func TestAge(t *testing.T) {
-	b := appendMatched(nil, sample(), 3, nil, dialect4)
-	if !age(b, 1_000_000_000) {
+	b := AppendMatched(nil, sample(), 3, nil, D4)
+	if !Age(b, 1_000_000_000) {
 		t.Error("its life is over")
 	}
 	var e Event
-	if _, err := e.parse(eventOf(b)); err != nil || e.TTL != 59_000_000_000 || e.ID != "i" {
+	if _, err := e.Parse(EventOf(b)); err != nil || e.TTL != 59_000_000_000 || e.ID != "i" {
 		t.Errorf("got %d, %v", e.TTL, err)
 	}
-	if age(b, 59_000_000_000) {
+	if Age(b, 59_000_000_000) {
 		t.Error("its life is not over")
 	}
 }
 
 func TestDialects(t *testing.T) {
 	for _, text := range []string{`""`, `"2"`, "2", "23", "2e3", "[]", "[1,2]", `["a"]`, "{}", `{"a":["b"]}`, "true", "false", "null", "-1.5", "0"} {
-		var seen dialects
-		if got, err := toJSON([]byte(text), &seen); err != nil || string(got) != text || seen.d3 {
+		var seen Dialects
+		if got, err := toJSON([]byte(text), &seen); err != nil || string(got) != text || seen.D3 {
 			t.Errorf("%s: got %s, %v", text, got, err)
 		}
 		encoded := fromJSON([]byte(text))
@@ -178,17 +178,17 @@ func TestDialects(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		seen = dialects{}
+		seen = Dialects{}
 		got, err := toJSON(encoded, &seen)
-		if err != nil || !bytes.Equal(got, other) || seen.d4 {
+		if err != nil || !bytes.Equal(got, other) || seen.D4 {
 			t.Errorf("%s: got %s, want %s, %v, %+v", text, got, other, err, seen)
 		}
 	}
-	if got, err := toJSON(nil, &dialects{}); err != nil || string(got) != "null" {
+	if got, err := toJSON(nil, &Dialects{}); err != nil || string(got) != "null" {
 		t.Errorf("an empty value: %s, %v", got, err)
 	}
 	for _, bad := range []string{"x", "\x11", "\x1a\x05a", "\x2a\x02\x0a\x09", "\x11\x01\x00\x00\x00\x00\x00\xf8\x7f"} {
-		if got, err := toJSON([]byte(bad), &dialects{}); err == nil {
+		if got, err := toJSON([]byte(bad), &Dialects{}); err == nil {
 			t.Errorf("%q: got %s", bad, got)
 		}
 	}
@@ -196,26 +196,45 @@ func TestDialects(t *testing.T) {
 
 // Whatever is read is written so that it is read as the same.
 func FuzzEvent(f *testing.F) {
-	f.Add(sample().append(nil, dialect4))
-	f.Add(sample().append(nil, dialect3))
+	f.Add(sample().Append(nil, D4))
+	f.Add(sample().Append(nil, D3))
+	request := sample()
+	request.Category = Request
+	f.Add(request.Append(nil, D4))
+	f.Add(AppendMatched(nil, request, 1, nil, D4))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e, again Event
-		if _, err := e.parse(b); err != nil {
+		if _, err := e.Parse(b); err != nil {
 			return
 		}
 		e.TTL = max(e.TTL, 0)
-		for _, d := range []dialect{dialect4, dialect3} {
-			text := e.append(nil, d)
-			if _, err := again.parse(text); err != nil {
+		for _, d := range []Dialect{D4, D3} {
+			text := e.Append(nil, d)
+			if _, err := again.Parse(text); err != nil {
 				t.Fatalf("%x: %v", text, err)
 			}
-			if d == dialect4 && !bytes.Equal(again.append(nil, dialect4), text) {
+			if d == D4 && !bytes.Equal(again.Append(nil, D4), text) {
 				t.Errorf("%+v became %+v", e, again)
 			}
 		}
-		m := appendMatched(nil, &e, 1, e.Params, dialect4)
-		if !bytes.Equal(eventOf(m), e.append(nil, dialect4)) {
+		m := AppendMatched(nil, &e, 1, e.Params, D4)
+		if !bytes.Equal(EventOf(m), e.Append(nil, D4)) {
 			t.Error("the event is not in the matched event")
 		}
+		var x Matched
+		if err := x.Parse(m); err != nil || x.RouteID != 1 || !bytes.Equal(x.Event, EventOf(m)) {
+			t.Errorf("%+v, %v", x, err)
+		}
+		head, id := RequestHead(m)
+		if (head != nil) != (e.Category == Request && e.ID != "") {
+			t.Errorf("the head of %+v is %x", e, head)
+		}
+		if head != nil {
+			if _, err := again.Parse(head); err != nil || id != e.ID || again.Source != e.Source || again.Context != e.Context || again.ParentID != e.ParentID || len(again.Values)+len(again.Content) > 0 {
+				t.Errorf("the head of %+v is %+v, %v", e, again, err)
+			}
+		}
+		Age(m, 1)
+		RequestHead(b)
 	})
 }

@@ -1,4 +1,4 @@
-package components
+package proto
 
 import (
 	"encoding/binary"
@@ -8,21 +8,21 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Category of an event.
-type category int32
+// Category is what an event is.
+type Category int32
 
 const (
-	categoryMessage  category = 1
-	categoryRequest  category = 2
-	categoryResponse category = 3
+	Message  Category = 1
+	Request  Category = 2
+	Response Category = 3
 )
 
 // Event types of the platform.
 const (
-	typeRegister  = "io.kubefox.register"
-	typeError     = "io.kubefox.error"
-	typeTelemetry = "io.kubefox.telemetry"
-	typeComponent = "io.kubefox.kubefox"
+	TypeRegister  = "io.kubefox.register"
+	TypeError     = "io.kubefox.error"
+	TypeTelemetry = "io.kubefox.telemetry"
+	TypeComponent = "io.kubefox.kubefox"
 )
 
 // Event is the message Event of broker.proto. Texts and bytes of a parsed event alias what it was parsed of.
@@ -30,34 +30,39 @@ type Event struct {
 	ID, ParentID string
 	Span         []byte // SpanContext, encoded; not looked at
 	Type         string
-	Category     category
+	Category     Category
 	CreateTime   int64 // Unix time, ns
 	TTL          int64 // what is left of its life, ns
 	HasContext   bool
 	Context      Context
 	HasSource    bool
-	Source       ComponentID
+	Source       Component
 	HasTarget    bool
-	Target       ComponentID
-	Params       []entry
-	Values       []entry
+	Target       Component
+	Params       []Entry
+	Values       []Entry
 	ContentType  string
 	Content      []byte
 
-	view *View // what rules see of it, where who made it knows; not on the wire
+	View any // of who made it; not on the wire
 }
 
-// entry is a map's entry: a value is its JSON text. See dialect.go.
-type entry struct {
-	key   string
-	value []byte
+// Context is where an event belongs: an environment and a deployment, of a platform. Both empty is "whatever is released".
+type Context struct {
+	Platform, Environment, Deployment, Manifest string
 }
 
-// value finds a value by its key: the last one counts.
-func value(list []entry, key string) (text []byte, ok bool) {
+// Entry is a map's entry: a value is its JSON text. See Dialect.
+type Entry struct {
+	Key   string
+	Value []byte
+}
+
+// Find finds a value by its key: the last one counts.
+func Find(list []Entry, key string) (text []byte, ok bool) {
 	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].key == key {
-			return list[i].value, true
+		if list[i].Key == key {
+			return list[i].Value, true
 		}
 	}
 	return nil, false
@@ -100,14 +105,14 @@ func fields(b []byte, each func(n protowire.Number, kind protowire.Type, bytes [
 // text is b as a string that aliases it.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// parse reads an event; it aliases b. Values of either dialect become JSON text, and d3 tells whether there was one of D3, d4 one of D4.
-func (e *Event) parse(b []byte) (seen dialects, err error) {
+// Parse reads an event; it aliases b. Values of either dialect become JSON text, and seen tells of which there were some.
+func (e *Event) Parse(b []byte) (seen Dialects, err error) {
 	*e = Event{Params: e.Params[:0], Values: e.Values[:0]}
 	err = fields(b, func(n protowire.Number, kind protowire.Type, bytes []byte, varint uint64) error {
 		if kind == protowire.VarintType {
 			switch n {
 			case 5:
-				e.Category = category(varint)
+				e.Category = Category(varint)
 			case 6:
 				e.CreateTime = int64(varint)
 			case 7:
@@ -123,7 +128,7 @@ func (e *Event) parse(b []byte) (seen dialects, err error) {
 	return seen, err
 }
 
-func (e *Event) field(n protowire.Number, b []byte, seen *dialects) (err error) {
+func (e *Event) field(n protowire.Number, b []byte, seen *Dialects) (err error) {
 	switch n {
 	case 1:
 		e.ID = text(b)
@@ -138,10 +143,10 @@ func (e *Event) field(n protowire.Number, b []byte, seen *dialects) (err error) 
 		err = parseTexts(b, &e.Context.Platform, &e.Context.Environment, &e.Context.Deployment, &e.Context.Manifest)
 	case 9:
 		e.HasSource = true
-		err = e.Source.parse(b)
+		err = e.Source.Parse(b)
 	case 10:
 		e.HasTarget = true
-		err = e.Target.parse(b)
+		err = e.Target.Parse(b)
 	case 11:
 		e.Params, err = appendEntry(e.Params, b, seen)
 	case 12:
@@ -164,38 +169,38 @@ func parseTexts(b []byte, texts ...*string) error {
 	})
 }
 
-func (c *ComponentID) parse(b []byte) error {
+func (c *Component) Parse(b []byte) error {
 	return parseTexts(b, &c.Type, &c.App, &c.Name, &c.Hash, &c.ID, &c.BrokerID)
 }
 
-func appendEntry(list []entry, b []byte, seen *dialects) ([]entry, error) {
+func appendEntry(list []Entry, b []byte, seen *Dialects) ([]Entry, error) {
 	if len(list) >= maxEntries {
 		return nil, errWire
 	}
-	var x entry
+	var x Entry
 	err := fields(b, func(n protowire.Number, kind protowire.Type, bytes []byte, _ uint64) error {
 		switch {
 		case kind == protowire.BytesType && n == 1:
-			x.key = text(bytes)
+			x.Key = text(bytes)
 		case kind == protowire.BytesType && n == 2:
-			x.value = bytes
+			x.Value = bytes
 		}
 		return nil
 	})
 	if err == nil {
-		x.value, err = toJSON(x.value, seen)
+		x.Value, err = toJSON(x.Value, seen)
 	}
 	if list == nil {
-		list = make([]entry, 0, 8)
+		list = make([]Entry, 0, 8)
 	}
 	return append(list, x), err
 }
 
-// ttlSize is how many bytes the ttl has in what append writes: it comes first, and has always room for any, so that it can be changed in its place.
+// ttlSize is how many bytes the ttl has in what Append writes: it comes first, and has always room for any, so that it can be changed in its place.
 const ttlSize = 1 + 9
 
-// append appends the event, with its values in a dialect.
-func (e *Event) append(b []byte, d dialect) []byte {
+// Append appends the event, with its values in a dialect.
+func (e *Event) Append(b []byte, d Dialect) []byte {
 	b = append(b, 7<<3)
 	b = appendPadded(b, uint64(max(e.TTL, 0)))
 	b = appendText(b, 1, e.ID)
@@ -208,10 +213,10 @@ func (e *Event) append(b []byte, d dialect) []byte {
 		b = appendTexts(b, 8, e.Context.Platform, e.Context.Environment, e.Context.Deployment, e.Context.Manifest)
 	}
 	if e.HasSource {
-		b = e.Source.append(b, 9)
+		b = e.Source.Append(b, 9)
 	}
 	if e.HasTarget {
-		b = e.Target.append(b, 10)
+		b = e.Target.Append(b, 10)
 	}
 	b = appendEntries(b, 11, e.Params, d)
 	b = appendEntries(b, 12, e.Values, d)
@@ -264,36 +269,36 @@ func appendTexts(b []byte, n protowire.Number, texts ...string) []byte {
 	return b
 }
 
-func (c *ComponentID) append(b []byte, n protowire.Number) []byte {
+func (c *Component) Append(b []byte, n protowire.Number) []byte {
 	return appendTexts(b, n, c.Type, c.App, c.Name, c.Hash, c.ID, c.BrokerID)
 }
 
-func appendEntries(b []byte, n protowire.Number, list []entry, d dialect) []byte {
+func appendEntries(b []byte, n protowire.Number, list []Entry, d Dialect) []byte {
 	for _, x := range list {
-		v := x.value
-		if d == dialect3 {
+		v := x.Value
+		if d == D3 {
 			v = fromJSON(v)
 		}
-		size := protowire.SizeTag(1) + protowire.SizeBytes(len(x.key)) + protowire.SizeTag(2) + protowire.SizeBytes(len(v))
+		size := protowire.SizeTag(1) + protowire.SizeBytes(len(x.Key)) + protowire.SizeTag(2) + protowire.SizeBytes(len(v))
 		b = protowire.AppendVarint(protowire.AppendTag(b, n, protowire.BytesType), uint64(size))
-		b = protowire.AppendString(protowire.AppendTag(b, 1, protowire.BytesType), x.key)
+		b = protowire.AppendString(protowire.AppendTag(b, 1, protowire.BytesType), x.Key)
 		b = protowire.AppendBytes(protowire.AppendTag(b, 2, protowire.BytesType), v)
 	}
 	return b
 }
 
-// matched is the message MatchedEvent.
-type matched struct {
+// Matched is the message MatchedEvent.
+type Matched struct {
 	Event   []byte // an encoded Event
 	RouteID int64
-	Env     []entry
+	Env     []Entry
 }
 
-// appendMatched appends a MatchedEvent of an event. The event comes first.
-func appendMatched(b []byte, e *Event, route int64, env []entry, d dialect) []byte {
+// AppendMatched appends a MatchedEvent of an event. The event comes first.
+func AppendMatched(b []byte, e *Event, route int64, env []Entry, d Dialect) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0, 0, 0) // tag, and the length in five bytes
-	b = e.append(b, d)
+	b = e.Append(b, d)
 	size := uint64(len(b) - start - 6)
 	b[start] = 1<<3 | 2
 	for i := range 4 {
@@ -305,37 +310,44 @@ func appendMatched(b []byte, e *Event, route int64, env []entry, d dialect) []by
 	return appendEntries(b, 3, env, d)
 }
 
-// matchedHead is how many bytes there are before the event in what appendMatched writes.
+// matchedHead is how many bytes there are before the event in what AppendMatched writes.
 const matchedHead = 6
 
-// age takes time away from the ttl of a MatchedEvent that appendMatched wrote, in its place, and reports whether there is any left.
-func age(b []byte, by int64) bool {
-	ttl := b[matchedHead+1 : matchedHead+ttlSize]
-	var v uint64
-	for i, c := range ttl {
-		v |= uint64(c&0x7f) << (7 * i)
-	}
-	left := int64(v) - by
+// Age takes time away from the ttl of a MatchedEvent that AppendMatched wrote, in its place, and reports whether there is any left.
+func Age(b []byte, by int64) bool {
+	left := TTLOf(b) - by
 	if left <= 0 {
 		return false
 	}
-	appendPadded(ttl[:0], uint64(left))
+	appendPadded(b[matchedHead+1:matchedHead+1], uint64(left))
 	return true
 }
 
-// eventOf is the Event in a MatchedEvent that appendMatched wrote.
-func eventOf(b []byte) []byte {
+// TTLOf is the ttl of a MatchedEvent that AppendMatched wrote.
+func TTLOf(b []byte) int64 {
+	var v uint64
+	for i, c := range b[matchedHead+1 : matchedHead+ttlSize] {
+		v |= uint64(c&0x7f) << (7 * i)
+	}
+	return int64(v)
+}
+
+// EventOf is the Event in a MatchedEvent that AppendMatched wrote; nil where it did not.
+func EventOf(b []byte) []byte {
+	if len(b) < matchedHead+ttlSize {
+		return nil
+	}
 	n, size := binary.Uvarint(b[1:])
-	if size != 5 || n > uint64(len(b)-matchedHead) {
+	if size != 5 || n < ttlSize || n > uint64(len(b)-matchedHead) {
 		return nil
 	}
 	return b[matchedHead : matchedHead+int(n)]
 }
 
-// parse reads a MatchedEvent.
-func (m *matched) parse(b []byte) error {
-	*m = matched{}
-	var seen dialects
+// Parse reads a MatchedEvent.
+func (m *Matched) Parse(b []byte) error {
+	*m = Matched{}
+	var seen Dialects
 	return fields(b, func(n protowire.Number, kind protowire.Type, bytes []byte, varint uint64) (err error) {
 		switch {
 		case n == 1 && kind == protowire.BytesType:
@@ -347,4 +359,13 @@ func (m *matched) parse(b []byte) error {
 		}
 		return err
 	})
+}
+
+// AppendSpan appends a SpanContext: the position in a trace.
+func AppendSpan(b, trace, span []byte, state string, flags uint32) []byte {
+	b = appendText(appendBytes(appendBytes(b, 1, trace), 2, span), 3, state)
+	if flags != 0 {
+		b = protowire.AppendFixed32(protowire.AppendTag(b, 4, protowire.Fixed32Type), flags)
+	}
+	return b
 }

@@ -1,35 +1,36 @@
-package components
+package proto
 
 import (
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// dialect is how the values of maps are written. Everything else on the wire is equal.
-type dialect uint8
+// Dialect is how the values of maps are written. Everything else on the wire is equal.
+type Dialect uint8
 
 const (
-	dialect4 dialect = iota // JSON text
-	dialect3                // google.protobuf.Value
+	D4 Dialect = iota // JSON text
+	D3                // google.protobuf.Value
 )
 
-// dialects are those that were seen.
-type dialects struct{ d3, d4 bool }
+// Dialects are those that were seen.
+type Dialects struct{ D3, D4 bool }
 
 // toJSON gives the JSON text of a value of either dialect.
 //
 // A JSON text begins with one of " [ { t f n - or a digit; an encoded Value with the tag of one of its fields, 1 to 6, or it is empty. The tag of a
 // list is also the digit 2, so JSON is tried first.
-func toJSON(v []byte, seen *dialects) ([]byte, error) {
+func toJSON(v []byte, seen *Dialects) ([]byte, error) {
 	if len(v) > 0 {
 		switch c := v[0]; {
 		case c == 0x32 && !json.Valid(v):
 		case c == '"' || c == '[' || c == '{' || c == 't' || c == 'f' || c == 'n' || c == '-' || c >= '0' && c <= '9':
-			seen.d4 = true
+			seen.D4 = true
 			return v, nil
 		}
 	}
@@ -37,7 +38,7 @@ func toJSON(v []byte, seen *dialects) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen.d3 = true
+	seen.D3 = true
 	text, err := json.Marshal(x)
 	if err != nil { // a number that JSON has not: NaN
 		return nil, errWire
@@ -152,9 +153,7 @@ func appendProtoValue(b []byte, x any) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, 6, protowire.BytesType), list)
 	case map[string]any:
 		var list []byte
-		keys := sortedKeys(x)
-		slices.Sort(keys)
-		for _, k := range keys {
+		for _, k := range slices.Sorted(maps.Keys(x)) {
 			one := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), k)
 			one = protowire.AppendBytes(protowire.AppendTag(one, 2, protowire.BytesType), appendProtoValue(nil, x[k]))
 			list = protowire.AppendBytes(protowire.AppendTag(list, 1, protowire.BytesType), one)
