@@ -80,7 +80,9 @@ func (in *Inlet) SendAs(address string, payload []byte, told func(Outcome)) erro
 	c.mu.Lock() // and not release: the clock and what is counted serve all that is sent up to Flush
 	defer c.mu.Unlock()
 	d := newDelivery(c, l, nil)
-	d.Payload, d.Settled, d.told, d.source, d.tag, d.as = payload, told == nil, told, l.source, in.Tag, address
+	d.Payload, d.Settled = payload, told == nil
+	x := d.has()
+	x.told, x.source, x.tag, x.as = told, l.source, in.Tag, address
 	if err := wire.ScanHead(payload, &d.scan); err != nil {
 		d.recycle()
 		return err
@@ -109,10 +111,10 @@ func (in *Inlet) Flush() {
 }
 
 // Source is what the inlet that the message came by was made with; nil for one that came over AMQP.
-func (m *Message) Source() any { return m.source }
+func (m *Message) Source() any { return m.had().source }
 
 // Tag is what the inlet had as its Tag when the message was sent; 0 for one that came over AMQP.
-func (m *Message) Tag() int64 { return m.tag }
+func (m *Message) Tag() int64 { return m.had().tag }
 
 // Keep makes the copy's message one that outlives Deliver: what an outlet keeps until later.
 func (c *Copy) Keep() { c.in.keep() }

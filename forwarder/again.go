@@ -61,7 +61,7 @@ func (d *delivery) next(c *Copy, more *[]*Copy) step {
 func (c *Copy) around() iter.Seq2[int32, uint64] {
 	return func(yield func(int32, uint64) bool) {
 		groups := c.in.plan.groups
-		gi, tried := c.group, c.tried
+		gi, tried := c.group, c.had().tried|1<<min(c.target, 63)
 		for yield(gi, tried) && groups[gi].isOnly {
 			o := groups[gi].outer
 			gi, tried = o.group, c.triedIn(o.group)|1<<min(o.target, 63)
@@ -118,8 +118,9 @@ func (d *delivery) nextRow(c *Copy, gi int32, tried uint64, more *[]*Copy) step 
 // move has a copy that came back go to another target.
 func (d *delivery) move(c *Copy, to leaf, tried uint64) {
 	t := to.in(d.plan)
-	d.conn.tally(c.planned().row).released++
-	c.group, c.target, c.tried = to.group, to.target, tried|1<<min(to.target, 63)
+	d.conn.tally(c.row).released++
+	c.group, c.target, c.row = to.group, to.target, t.row
+	c.has().tried = tried
 	c.fate = fateSent
 	c.notDue()
 	if c.state == copySent {
@@ -140,7 +141,7 @@ func (c *Copy) notDue() {
 // leaf is a target that is no name, in its group.
 type leaf struct{ group, target int32 }
 
-func (x leaf) in(p *plan) *planTarget { return &p.groups[x.group].targets[x.target] }
+func (x leaf) in(p *plan) *planTarget { return p.at(x.group, x.target) }
 
 // leaves adds to all the hops that the groups of a name pick.
 func (d *delivery) leaves(all []leaf, groups []int32) []leaf {

@@ -274,7 +274,8 @@ func (n *Node) Send(to string, payload []byte) bool { return n.send(to, payload,
 func (n *Node) send(to string, payload []byte, told func(Outcome)) bool {
 	l := &inlink{c: n.self, target: to, hasTarget: true}
 	d := newDelivery(n.self, nil, nil)
-	d.Payload, d.owned, d.told = payload, true, told
+	d.Payload, d.owned = payload, true
+	d.has().told = told
 	if wire.ScanHead(payload, &d.scan) != nil {
 		d.recycle()
 		return false

@@ -12,7 +12,7 @@ import (
 // mayUse tells whether the client may send by a plan: the address that it was found by has to be among its grants, or the one that
 // was asked for where none was. It is looked up once for each plan. Called under the lock.
 func (c *conn) mayUse(l *inlink, d *delivery, p *plan) bool {
-	if !c.mayPass(l, p.askedFor(l, d)) {
+	if l.isNeighbour() && !c.mayPass(l, p.askedFor(l, d)) {
 		return false
 	}
 	if p.allowed.Load() == c.account {
@@ -29,8 +29,8 @@ func (p *plan) askedFor(l *inlink, d *delivery) string {
 	if p.found {
 		return p.address
 	}
-	if d.as != "" {
-		return d.as
+	if as := d.had().as; as != "" {
+		return as
 	}
 	if to, ok := d.To(); ok {
 		return string(to)

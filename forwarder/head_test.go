@@ -46,7 +46,7 @@ func FuzzHeads(f *testing.F) {
 			}
 		}
 		plain := m.appendPlain(append([]byte(nil), m.scan.Header.Of(payload)...))
-		m.toward = "$reply/00000000000000cc/y"
+		m.has().toward = "$reply/00000000000000cc/y"
 		toward := m.appendAnnotations(append([]byte(nil), m.scan.Header.Of(payload)...), "00000000000000dd")
 		for _, head := range [][]byte{plain, toward} {
 			whole := append(head[:len(head):len(head)], payload[m.scan.Bare:]...)
@@ -74,7 +74,7 @@ func TestTheWayBackOfAMessageCostsNoMemory(t *testing.T) {
 		if id, ok := replyNode(m.answersTo()); ok && paths[string(id)] != nil {
 			found++
 		}
-		m.plain = m.appendPlain(append(m.plain[:0], m.scan.Header.Of(m.Payload)...))
+		m.has().plain = m.appendPlain(append(m.had().plain[:0], m.scan.Header.Of(m.Payload)...))
 	})
 	if n != 0 || found == 0 || !m.marked {
 		t.Errorf("%v allocations, found %d times, marked %v", n, found, m.marked)

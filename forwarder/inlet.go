@@ -46,7 +46,7 @@ type conn struct {
 	thirsty        []*inlink     // links whose credit is to be looked at before the next flush
 	tallies        *tallies      // made when the first message comes
 	counts         connCounts    // as the tallies, of the node
-	warmth         int           // of nothing: what warm reads has to go somewhere
+	warmth         int32         // of nothing: what warm reads has to go somewhere
 	streams        []*stream     // that come in
 	room           chan struct{} // one of them may have gone on; nil before there was one
 	lying          *inlink       // whose message has come in part, which lies in the reader's buffer
@@ -56,6 +56,7 @@ type conn struct {
 	// Owned by the reader; Transfer and AfterInput run there.
 	batch  batch
 	groups []routetable.Group
+	later  []int32 // of a message: any and first groups, picked when the copies that go in any case are made
 }
 
 func (c *conn) node() *Node { return c.n }
@@ -262,7 +263,7 @@ func (c *conn) message(l *inlink, in *engine.InDelivery, payload []byte, owned b
 		return
 	}
 	if l.isNeighbour() {
-		d.as = l.target
+		d.has().as = l.target
 	}
 	if c.isRepeat(l, d) {
 		d.answer(Outcome{Kind: wire.Accepted})
@@ -600,7 +601,7 @@ func (c *conn) Sent(d *engine.OutDelivery) {
 		return
 	}
 	if f := cp.line.follower; f != nil && d.Link() == nil {
-		f.mark(cp.in.tag)
+		f.mark(cp.in.Tag())
 	}
 	t := cp.had().tail
 	if cp.line.sending == t {
@@ -632,7 +633,7 @@ func (c *conn) OutDropped(d *engine.OutDelivery, begun bool) {
 	switch x := d.Context.(type) {
 	case *Copy:
 		if f := x.line.follower; f != nil {
-			f.lost(x.in.tag)
+			f.lost(x.in.Tag())
 		}
 		x.line.dropped(x)
 	case *replayed:

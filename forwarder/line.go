@@ -13,30 +13,33 @@ import (
 
 // line is the outlet of one AMQP link: the copies that wait for it, in order, and the link that takes them. A line to a receiver
 // that attached lives as long as its link; a line to a dialled peer outlives the connection.
+//
+// What a copy touches comes first, in one line of a processor's cache: of many receivers, none has it there.
 type line struct {
-	n        *Node
-	dialled  *peer     // nil: a receiver attached here
-	*toHop             // nil for a receiver
-	follower *follower // of a receiver whose address has an order, see Replayer
-	node     string    // of a receiver that another node attached: its id
+	dialled *peer // nil: a receiver attached here
 
-	busy        atomic.Int32 // copies queued, and sent without an outcome
+	mu       *sync.Mutex // the lock of the connection or of the peer; guards what follows, up to follower
+	c        *conn       // nil while away
+	l        *engine.Link
+	*traffic // nil until the first copy: most receivers are idle
+
+	follower *follower    // of a receiver whose address has an order, see Replayer
+	busy     atomic.Int32 // copies queued, and sent without an outcome
+	gone     atomic.Bool
+	listed   atomic.Bool // of a receiver: on Node.active
+	toRouter bool        // of a receiver: another node attached it
+
+	n      *Node
+	*toHop        // nil for a receiver
+	node   string // where toRouter: the other node's id
+
+	slow        atomic.Bool  // over the soft limit for slowAfter, and not empty since
 	queued      atomic.Int32 // copies queued, as of the last publish
 	queuedBytes atomic.Int64
-	gone        atomic.Bool
-	slow        atomic.Bool // over the soft limit for slowAfter, and not empty since
-	listed      atomic.Bool // of a receiver: on Node.active
 	wanted      atomic.Bool // there are wants
 
 	wantMu sync.Mutex // a leaf; guards wants
 	wants  []*inlink  // links without credit for want of room here
-
-	mu *sync.Mutex // the lock of the connection or of the peer; guards what follows
-	c  *conn       // nil while away
-	l  *engine.Link
-	s  *engine.Session // its own, where the lines of the peer are apart
-
-	*traffic // nil until the first copy: most receivers are idle
 }
 
 // toHop is what a line to a dialled hop has besides.
@@ -46,29 +49,31 @@ type toHop struct {
 	noName bool // null target
 
 	// Guarded by the lock of the line.
-	resend   []*Copy // of a link that just broke
-	attachAt int64   // a refused link is attached again after that
-	used     bool    // since the last tick
-	usedAt   int64   // when a tick last saw it used
-	retired  bool    // off the peer's list
+	s        *engine.Session // its own, where the lines of the peer are apart
+	resend   []*Copy         // of a link that just broke
+	attachAt int64           // a refused link is attached again after that
+	used     bool            // since the last tick
+	usedAt   int64           // when a tick last saw it used
+	retired  bool            // off the peer's list
 }
 
 // traffic is what a line has that copies use. It is guarded by the lock of the line.
 type traffic struct {
-	queue    ring
+	queue     ring
+	sent      uint64 // copies, and pieces of streams
+	published int32  // queue.n, as told last
+	behind    bool   // it did not take a copy of an order: its link is to be detached
+	replay    Replay // goes before the queue; nil: there is none, or no more
+
 	bytes    int
 	earliest int64     // no queued copy expires before
 	later    []*Copy   // released, to be tried again, by when they are due
 	scratch  []byte    // for headers, and what of a replay is next
-	replay   Replay    // goes before the queue; nil: there is none, or no more
 	redo     *replayed // of it, what was sent last
-	behind   bool      // it did not take a copy of an order: its link is to be detached
 	sending  *tail     // of a large message that is on its way: what is behind it waits
 
-	published int             // queue.n, as told last
 	fullSince int64           // over the soft limit since then; 0 it is not
-	sent      uint64          // copies, and pieces of streams
-	seen      uint64          // of these, at the last tick
+	seen      uint64          // sent, at the last tick
 	waitsAt   int64           // since this tick something waits and nothing was taken; 0 that is not so
 	stuckAt   int64           // the last tick at which it had taken nothing for stuckAfter; 0 it does take
 	shares    map[*inlink]int // while stuck: the copies in the queue, by the link they came by
@@ -156,7 +161,7 @@ func (ln *line) take(copies, back []*Copy) ([]*Copy, error) {
 // tellRoom publishes how full the line is, where that has changed, and gives the links to wake that the connection does not wake itself.
 // Called under the lock.
 func (ln *line) tellRoom() (wake []*inlink) {
-	if ln.traffic == nil || ln.queue.n == ln.published {
+	if ln.traffic == nil || ln.queue.n == int(ln.published) {
 		return nil
 	}
 	wake = ln.publish()
@@ -183,7 +188,7 @@ func (ln *line) unlock() {
 // publish tells how full the line is, and gives the links that waited for room. Called under the lock.
 func (ln *line) publish() (wake []*inlink) {
 	o := &ln.n.options
-	ln.published = ln.queue.n
+	ln.published = int32(ln.queue.n)
 	ln.queued.Store(int32(ln.queue.n))
 	ln.queuedBytes.Store(int64(ln.bytes))
 	switch {
@@ -295,9 +300,9 @@ func (ln *line) offer(cp *Copy) bool {
 			ln.over(cp, rejected(condLoop, "the message has been at the next node before"))
 			return true
 		}
-		head, body = m.head, m.Payload[m.scan.Bare:]
+		head, body = m.had().head, m.Payload[m.scan.Bare:]
 	} else if m.marked {
-		head, body = m.plain, m.Payload[m.scan.Bare:]
+		head, body = m.had().plain, m.Payload[m.scan.Bare:]
 	}
 	if m.until != 0 || cp.acquired {
 		at := ln.c.clock()
@@ -343,7 +348,7 @@ func (ln *line) handed(cp *Copy, settled bool, r engine.SendResult) bool {
 		return false
 	}
 	if ln.follower != nil {
-		ln.follower.began(cp.in.tag, settled, r)
+		ln.follower.began(cp.in.Tag(), settled, r)
 	}
 	ln.began(cp, settled)
 	if settled && r == engine.Complete {
@@ -367,7 +372,7 @@ func (ln *line) began(cp *Copy, settled bool) {
 // rewritten is the copy's own head, in memory that is used again where the message goes in one frame.
 func (ln *line) rewritten(cp *Copy, at int64) []byte {
 	m := &cp.in.Message
-	if m.stream == nil && ln.l.Fits(len(m.Payload)+len(m.head)+64) {
+	if m.stream == nil && ln.l.Fits(len(m.Payload)+len(m.had().head)+64) {
 		ln.scratch = ln.ownHead(ln.scratch[:0], cp, at)
 		return ln.scratch
 	}
@@ -494,9 +499,9 @@ func (ln *line) wakeBy(wake []*inlink) {
 
 // ring is a queue of copies.
 type ring struct {
-	buf   []*Copy // length a power of two
-	first int
 	n     int
+	first int
+	buf   []*Copy // length a power of two
 }
 
 func (r *ring) front() *Copy { return r.buf[r.first] }

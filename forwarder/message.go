@@ -16,28 +16,52 @@ type Message struct {
 	Format  uint32 // message-format of the transfer
 	Settled bool   // the sender wants no outcome
 
-	scan  wire.Sections
-	owned bool   // Payload is ours; else it lies in the reader's buffer and is gone after the batch
-	buf   []byte // memory for Payload, used again
-	head  []byte // what goes in front of the bare message toward other nodes, made when one is picked
-	plain []byte // what goes there toward receivers, where the message is marked
-
-	marked bool   // it has annotations of nodes, which receivers do not get
-	toward string // the address that it goes back to another node by; empty: its own
-
-	source any    // of the inlet that it came by
-	tag    int64  // that its sender gave it there
-	as     string // the address that it is looked up by; empty: its own
-
-	stamp stamp  // by which nodes know it again; zero: it has none yet
-	tries uint32 // of the header: how often it was sent before
-
+	owned  bool    // Payload is ours; else it lies in the reader's buffer and is gone after the batch
+	marked bool    // it has annotations of nodes, which receivers do not get
+	first  bool    // the header says that nobody had it before
+	more   *more   // nil: none of it; once there, it stays with the memory
 	stream *stream // of a message that cuts through: Payload is its first part
+	buf    []byte  // memory for Payload, used again
 
 	born  int64  // Unix nanoseconds: when it came
 	until int64  // Unix nanoseconds: its life ends then; 0 never
 	ttl   uint32 // of the header, milliseconds; 0 none
-	first bool   // the header says that nobody had it before
+	tries uint32 // of the header: how often it was sent before
+
+	scan wire.Sections
+}
+
+// more is what few messages have: those from and to other nodes, and those of inlets.
+type more struct {
+	head  []byte // what goes in front of the bare message toward other nodes, made when one is picked
+	plain []byte // what goes there toward receivers, where the message is marked
+
+	toward string // the address that it goes back to another node by; empty: its own
+	as     string // the address that it is looked up by; empty: its own
+	source any    // of the inlet that it came by
+	tag    int64  // that its sender gave it there
+	stamp  stamp  // by which nodes know it again; zero: it has none yet
+	way    way    // by which it came, of a message that may come by another; zero: none
+
+	told    func(Outcome) // of the node's own messages: gets the outcome, under the lock of conn; nil where nobody asks
+	waiting int64         // Unix nanoseconds: on the link's waiting list until then
+}
+
+var noMore more // never written
+
+// had is what the message has of it, to be read; has the same to be written.
+func (m *Message) had() *more {
+	if m.more == nil {
+		return &noMore
+	}
+	return m.more
+}
+
+func (m *Message) has() *more {
+	if m.more == nil {
+		m.more = &more{}
+	}
+	return m.more
 }
 
 // To is the message's own address, as written; ok is false where it has none.
@@ -57,19 +81,19 @@ func (m *Message) keep() {
 	m.Payload, m.owned = m.buf, true
 }
 
-// Copy is one message on its way to one hop. There are as many as the sender's window times the hops of a fan-out: 128 bytes, two lines of a cache.
+// Copy is one message on its way to one hop. There are as many as the sender's window times the hops of a fan-out: 112 bytes.
 type Copy struct {
 	in   *delivery          // set by the node before an outlet gets the copy
 	line *line              // the outlet's, until it settles the copy
 	out  engine.OutDelivery // the outlet's
 
 	// Set by the node before an outlet gets the copy, and not changed while it has it.
-	group, target int32  // of in.plan, and of the group
-	tried         uint64 // any and first groups: the rows tried so far, of the first 63
-	expires       int64  // Unix nanoseconds: not sent by then, it is given back
-	droppable     bool   // a full hop drops it: it does not count, or nothing holds its sender back
-	timed         bool   // its time with a receiver has a limit
-	acquired      bool   // somebody had it before
+	group, target int32     // of in.plan, and of the group
+	row           *rowCount // of the target
+	expires       int64     // Unix nanoseconds: not sent by then, it is given back
+	droppable     bool      // a full hop drops it: it does not count, or nothing holds its sender back
+	timed         bool      // its time with a receiver has a limit
+	acquired      bool      // somebody had it before
 
 	// Under the lock of in.conn.
 	tap  bool // does not count: optional, or pre-settled and of a hop that is slow
@@ -91,7 +115,8 @@ type rarely struct {
 	due         int64     // Unix nanoseconds: a receiver released it, it is tried again then; 0 at once
 	releases    uint32    // times that it was tried again because it was released
 	attempts    uint32    // times it was sent before, to a peer that went away
-	triedAround []triedOf // what Copy.tried is, of groups around the copy's own
+	tried       uint64    // any and first groups: the rows tried before the copy's own, of the first 63
+	triedAround []triedOf // what tried is, of groups around the copy's own
 }
 
 // had is what the copy has of it, to be read.
@@ -147,29 +172,28 @@ type Outcome struct {
 
 // delivery is a message that came in, until the last of its copies is done. The lock of conn guards it; the node's own messages
 // come by Node.self.
+//
+// There are as many as are in flight, and one that ends is in no cache: what its end touches comes first, in a line with the outcome's ways.
 type delivery struct {
-	Message
-	conn    *conn
-	link    *inlink
-	in      *engine.InDelivery // nil: no answer is wanted, or nobody is there to take it
-	way     way                // by which it came, of a message that may come by another; zero: none
-	plan    *plan
-	copies  []Copy
-	later   []int32 // any and first groups, picked when the copies that go in any case are made
-	waiting int64   // Unix nanoseconds: on the link's waiting list until then
-	seq     uint64  // among the messages of its link
+	conn   *conn
+	link   *inlink
+	in     *engine.InDelivery // nil: no answer is wanted, or nobody is there to take it
+	plan   *plan
+	copies []Copy
 
 	// Invariant: counting <= pending; answered where nothing counts any more.
-	pending  int  // copies without an outcome
-	counting int  // of these, those that the sender's outcome waits for
-	answered bool // the sender has its outcome
+	pending  int32 // copies without an outcome
+	counting int32 // of these, those that the sender's outcome waits for
 
-	serial atomic.Uint32 // goes up when the memory is given back: what was seen of it before is another message's
+	serial   atomic.Uint32 // goes up when the memory is given back: what was seen of it before is another message's
+	answered bool          // the sender has its outcome
 
-	told func(Outcome) // of the node's own messages: gets the outcome, under the lock of conn; nil where nobody asks
+	Message
+	seq uint64  // among the messages of its link
+	one [1]Copy // for copies, where one is enough
 }
 
-var deliveries = sync.Pool{New: func() any { return &delivery{} }}
+var deliveries = sync.Pool{New: func() any { return newMemory() }}
 
 // bigBuffers are buffers for payloads of more than maxKeptBuffer and at most maxBigBuffer bytes.
 var bigBuffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -200,24 +224,37 @@ func newDelivery(c *conn, l *inlink, in *engine.InDelivery) *delivery {
 	return d
 }
 
+func newMemory() *delivery {
+	d := &delivery{}
+	d.copies = d.one[:0]
+	return d
+}
+
 // recycle gives the memory back. Nothing may point to the delivery or its copies any more.
 func (d *delivery) recycle() {
-	buf, head, plain, copies, later := d.buf, d.head, d.plain, d.copies, d.later
-	if cap(buf) > maxKeptBuffer {
-		putBigBuffer(buf)
-		buf = nil
+	clear(d.copies)
+	if d.copies = d.copies[:0]; cap(d.copies) > 64 {
+		d.copies = d.one[:0]
 	}
-	if len(copies) > 64 {
-		copies = nil
-	}
-	clear(copies)
 	d.serial.Add(1)
-	d.Message = Message{buf: buf[:0], head: head[:0], plain: plain[:0]}
-	d.way = way{}
-	d.conn, d.link, d.in, d.plan, d.told = nil, nil, nil, nil, nil
-	d.copies, d.later = copies[:0], later[:0]
-	d.waiting, d.seq, d.pending, d.counting, d.answered = 0, 0, 0, 0, false
+	if cap(d.buf) > maxKeptBuffer {
+		putBigBuffer(d.buf)
+		d.buf = nil
+	}
+	d.Message.reset()
+	d.conn, d.link, d.in, d.plan = nil, nil, nil, nil
+	d.seq, d.pending, d.counting, d.answered = 0, 0, 0, false
 	deliveries.Put(d)
+}
+
+// reset forgets the message. What was found in it, a scan writes anew.
+func (m *Message) reset() {
+	m.Payload, m.stream = nil, nil
+	m.Settled, m.owned, m.marked, m.first = false, false, false, false
+	m.Format, m.born, m.until, m.ttl, m.tries = 0, 0, 0, 0, 0
+	if x := m.more; x != nil {
+		*x = more{head: x.head[:0], plain: x.plain[:0]}
+	}
 }
 
 func now() int64 { return time.Now().UnixNano() }

@@ -186,8 +186,8 @@ func (n *Node) newStamp() (s stamp) {
 func (m *Message) readStamp() {
 	const bin8 = 0xa0
 	raw, ok, err := wire.LookupAnnotation(m.scan.MessageAnnotations.Of(m.Payload), stampKey)
-	if ok && err == nil && len(raw) == 2+len(m.stamp) && raw[0] == bin8 {
-		copy(m.stamp[:], raw[2:])
+	if ok && err == nil && len(raw) == 2+len(stamp{}) && raw[0] == bin8 {
+		copy(m.has().stamp[:], raw[2:])
 	}
 }
 
@@ -239,13 +239,13 @@ func (c *conn) isRepeat(l *inlink, d *delivery) bool {
 	if !l.isNeighbour() && (c.peerID == "" || c.peerID == c.n.id || l.replies || l.door || !d.marked) {
 		return false
 	}
-	if d.readStamp(); !l.isNeighbour() && !d.stamp.isOf(c.peerID) {
-		d.stamp = stamp{}
+	if d.readStamp(); !l.isNeighbour() && !d.had().stamp.isOf(c.peerID) {
+		d.has().stamp = stamp{}
 	}
-	if d.stamp == (stamp{}) {
+	if d.had().stamp == (stamp{}) {
 		return false
 	}
-	w := way{stamp: d.stamp}
+	w := way{stamp: d.had().stamp}
 	if l.hasTarget {
 		w.name = maphash.String(planSeed, l.target)
 	} else if to, ok := d.To(); ok {
@@ -255,7 +255,7 @@ func (c *conn) isRepeat(l *inlink, d *delivery) bool {
 		c.n.count.repeats.Add(1)
 		return true
 	}
-	d.way = w
+	d.has().way = w
 	return false
 }
 

@@ -48,13 +48,16 @@ type batch struct {
 	foreign bool                  // some outlet is no line
 	unsent  map[*sync.Mutex]*line // lines that got copies of this read and whose connections were not flushed since
 
+	warmth uint32 // of nothing: what warm reads has to go somewhere
+
 	// Scratch of deliver.
-	last    map[*sync.Mutex]int // the last slot of each lock so far
+	last    map[*sync.Mutex]int // the last slot of each lock so far, of those that chain does not search
 	refused []*Copy
 }
 
 type batchSlot struct {
 	outlet Outlet
+	mu     *sync.Mutex // of a line, once chained
 	copies []*Copy
 	next   int  // the next slot of the same lock; 0 is none: no slot comes after itself
 	done   bool // its copies are handed over
@@ -158,20 +161,55 @@ func (b *batch) deliver(n *Node, more bool) {
 
 // chain links the slots of lines that share a lock, in their order.
 func (b *batch) chain() {
-	if b.last == nil {
-		b.last = map[*sync.Mutex]int{}
-	}
+	var tails [16]int // the last slots of the first locks
+	locks := 0
 	for i := range b.slots[:b.n] {
 		ln, ok := b.slots[i].outlet.(*line)
 		if !ok {
 			continue
 		}
-		if j, ok := b.last[ln.mu]; ok {
-			b.slots[j].next = i
+		s := &b.slots[i]
+		s.mu = ln.mu
+		k := 0
+		for k < locks && b.slots[tails[k]].mu != s.mu {
+			k++
 		}
-		b.last[ln.mu] = i
+		switch {
+		case k < locks:
+			b.slots[tails[k]].next, tails[k] = i, i
+		case locks < len(tails):
+			tails[k] = i
+			locks++
+		default:
+			b.chainMore(i)
+		}
 	}
 	clear(b.last)
+}
+
+// chainMore is chain for a slot of one lock of many.
+func (b *batch) chainMore(i int) {
+	if b.last == nil {
+		b.last = map[*sync.Mutex]int{}
+	}
+	mu := b.slots[i].mu
+	if j, ok := b.last[mu]; ok {
+		b.slots[j].next = i
+	}
+	b.last[mu] = i
+}
+
+// warm touches what the lines of a chain are going to touch, so that it comes into the processor's cache together. Called under their lock.
+func (b *batch) warm(first int) {
+	for i := b.slots[first].next; i != 0; i = b.slots[i].next {
+		ln := b.slots[i].outlet.(*line)
+		if ln.l != nil {
+			b.warmth += ln.l.Credit()
+		}
+		if ln.traffic != nil {
+			b.warmth += uint32(ln.queue.n)
+		}
+	}
 }
 
 // deliverTo hands the lines of a chain their copies, under their lock.
@@ -181,6 +219,7 @@ func (b *batch) deliverTo(n *Node, head *line, first int, more bool) {
 	var moved []int
 	var wake []*inlink
 	mu.Lock()
+	b.warm(first)
 	for i := first; ; i = b.slots[i].next {
 		s := &b.slots[i]
 		s.done = true

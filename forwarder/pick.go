@@ -14,20 +14,25 @@ func (n *Node) dispatch(d *delivery, p *plan, b *batch) int {
 		d.makeHead(n.id)
 	}
 	if d.marked && p.received {
-		d.plain = d.appendPlain(append(d.plain[:0], d.scan.Header.Of(d.Payload)...))
+		x := d.has()
+		x.plain = d.appendPlain(append(x.plain[:0], d.scan.Header.Of(d.Payload)...))
 	}
 	// The copies are pointed at once they are in the batch, so their slice gets its full size first.
 	if most := p.copies(); cap(d.copies) < most {
 		d.copies = make([]Copy, 0, most)
 	}
-	d.copies, d.later = d.copies[:0], d.later[:0]
+	d.copies, d.conn.later = d.copies[:0], d.conn.later[:0]
 	at := d.conn.clock()
 	d.conn.use(p)
-	d.certain(p.roots, at)
-	for _, gi := range d.later {
+	if p.sole {
+		d.addCopy(0, 0, at)
+	} else {
+		d.certain(p.roots, at)
+	}
+	for _, gi := range d.conn.later {
 		d.oneOf(gi, b, at)
 	}
-	d.pending = len(d.copies)
+	d.pending = int32(len(d.copies))
 	d.count(at)
 	if d.stream != nil {
 		d.stream.makeTails(d)
@@ -93,6 +98,9 @@ func (d *delivery) isLoose() bool { return d.Settled && d.link != nil && d.link.
 
 // copies is the most copies that a message can have.
 func (p *plan) copies() int {
+	if p.sole {
+		return 1
+	}
 	n := 0
 	for i := range p.groups {
 		n += len(p.groups[i].targets)
@@ -106,7 +114,7 @@ func (d *delivery) certain(groups []int32, at int64) {
 	for _, gi := range groups {
 		g := &d.plan.groups[gi]
 		if g.pick != routetable.PickAll {
-			d.later = append(d.later, gi)
+			d.conn.later = append(d.conn.later, gi)
 			continue
 		}
 		for ti := range g.targets {
@@ -170,24 +178,24 @@ func (d *delivery) copyTo(o Outlet) *Copy {
 }
 
 func (d *delivery) addCopy(group, target int32, at int64) {
-	t := &d.plan.groups[group].targets[target]
+	t := d.plan.at(group, target)
 	n := len(d.copies)
 	d.copies = d.copies[:n+1] // there is room, and it is all zero: see dispatch and recycle
 	c := &d.copies[n]
 	c.in, c.group, c.target, c.tap = d, group, target, t.optional
-	c.tried, c.expires = 1<<min(target, 63), d.expiry(at, t)
+	c.row, c.expires = t.row, d.expiry(at, t)
 	d.copied(t)
 }
 
 // copied tallies a copy that goes to a target; discarding is none.
 func (d *delivery) copied(t *planTarget) {
-	if t.hop.Scheme != "null" {
+	if !t.isNull {
 		d.conn.tally(t.row).copied++
 	}
 }
 
 // planned is the target that the copy goes to.
-func (c *Copy) planned() *planTarget { return &c.in.plan.groups[c.group].targets[c.target] }
+func (c *Copy) planned() *planTarget { return c.in.plan.at(c.group, c.target) }
 
 func (c *Copy) outlet() Outlet { return c.planned().outlet }
 

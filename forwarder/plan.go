@@ -4,7 +4,6 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,68 +14,77 @@ import (
 
 // plan is what the table says of one address, with the hops' outlets at hand. It holds until one of the names that were looked up for
 // it leads elsewhere. Links share it.
+//
+// What every message asks comes first: all of it is in few lines of a processor's cache, as the messages of many addresses find none there.
 type plan struct {
-	name      string // the message's own address
-	address   string // the name that was looked up and found
-	found     bool   // some row counts: the message goes somewhere, or is discarded
-	discarded bool   // a null row, or a topic without a subscriber, and nothing else
-	quiet     bool   // discarded, and no null row: it counts as unrouted
-	problem   string // what the sender is told where the rows lead nowhere for a reason
-	condition wire.Symbol
-	dialled   bool   // some hop is another node: it gets x-opt-via
-	meshed    bool   // some hop is a neighbour: it gets a stamp
-	back      bool   // some hop is a node's link for replies
-	received  bool   // some hop is a receiver
-	foreign   bool   // some hop is neither a link of ours nor null
-	tapsOnly  bool   // all targets are optional: copies go, but the message counts as unrouted
-	problems  int    // rows whose address cannot be reached
-	unread    string // a hop that a row leads to and that is not there; empty: none
-	unserved  string // a name that a row leads to and that no row matches, a topic not counted; empty: none
+	generation atomic.Uint64                 // of the table: up to here it is known to hold
+	allowed    atomic.Pointer[admin.Account] // the last one whose client was found to be free to send by it
+	pruned     uint64                        // Node.pruned
+	problems   int32                         // rows whose address cannot be reached
+
+	found     bool // some row counts: the message goes somewhere, or is discarded
+	discarded bool // a null row, or a topic without a subscriber, and nothing else
+	quiet     bool // discarded, and no null row: it counts as unrouted
+	dialled   bool // some hop is another node: it gets x-opt-via
+	meshed    bool // some hop is a neighbour: it gets a stamp
+	back      bool // some hop is a node's link for replies
+	received  bool // some hop is a receiver
+	foreign   bool // some hop is neither a link of ours nor null
+	tapsOnly  bool // all targets are optional: copies go, but the message counts as unrouted
+	brief     bool // holds for its generation only
+	own       bool // a predicate was asked: it holds for its message only
+
+	sole bool // one row makes one copy in any case: target says where it goes
+
+	name    string // the message's own address
+	problem string // what the sender is told where the rows lead nowhere for a reason
+	target  planTarget
+
+	of      string // shared: the scheme of the adapter's hops whose messages it is for
+	address string // the name that was looked up and found
 
 	roots  []int32 // the groups of the first lookup
 	groups []planGroup
-
-	// What it was made of, and so how long it holds.
-	names  []string // looked up; more than maxNames of them make it brief
-	links  []*line  // receivers that a row of somebody else's leads to, and neighbours
-	brief  bool     // holds for its generation only
-	own    bool     // a predicate was asked: it holds for its message only
-	pruned uint64   // Node.pruned
-
 	lookup lookup // the rows that every message uses
 
-	generation atomic.Uint64                 // of the table: up to here it is known to hold
-	allowed    atomic.Pointer[admin.Account] // the last one whose client was found to be free to send by it
+	condition wire.Symbol
+	unread    string // a hop that a row leads to and that is not there; empty: none
+	unserved  string // a name that a row leads to and that no row matches, a topic not counted; empty: none
+
+	// What it was made of, and so how long it holds.
+	names []string // looked up; more than maxNames of them make it brief
+	links []*line  // receivers that a row of somebody else's leads to, and neighbours
 }
 
 type planGroup struct {
+	targets  []planTarget
 	pick     routetable.Pick
 	balance  routetable.Balance
 	hashKey  string
 	turn     *atomic.Uint32 // round robin: of the group's first row
-	targets  []planTarget
-	inOrder  bool    // least busy: of equals the first, not each in turn
-	outer    leaf    // the row, a name, that led here
-	isOnly   bool    // what that row leads to is one hop of this group
-	schedule []int32 // weighted: the targets of the lowest order in the turns that they get, spread evenly
+	inOrder  bool           // least busy: of equals the first, not each in turn
+	outer    leaf           // the row, a name, that led here
+	isOnly   bool           // what that row leads to is one hop of this group
+	schedule []int32        // weighted: the targets of the lowest order in the turns that they get, spread evenly
 }
 
-// planTarget is a row: a hop's outlet, or a name with the groups that it leads to.
+// planTarget is a row: a hop's outlet, or a name with the groups that it leads to. What every message asks comes first.
 type planTarget struct {
 	outlet   Outlet
-	line     *line // the outlet, where it is one
-	inner    []int32
-	hop      *routetable.Hop
-	optional bool
-	maybe    bool // beneath a row of an any or first group: it may get no copy
-	weight   int
-	order    int
+	line     *line         // the outlet, where it is one
+	row      *rowCount     // nil: no row of the table
 	timeout  time.Duration // of a name, 0: none of its own
-	retry    int           // times that a copy is tried again; -1 no limit
-	seed     uint64        // of balance hash
+	optional bool
+	isNull   bool // it discards
+	maybe    bool // beneath a row of an any or first group: it may get no copy
 
-	lookup *lookup   // of a name that is maybe followed: the rows that are used with it
-	row    *rowCount // nil: no row of the table
+	hop    *routetable.Hop
+	inner  []int32
+	weight int
+	order  int
+	retry  int     // times that a copy is tried again; -1 no limit
+	seed   uint64  // of balance hash
+	lookup *lookup // of a name that is maybe followed: the rows that are used with it
 }
 
 // present tells whether the target can be expected to take a copy; a name always is.
@@ -90,70 +98,89 @@ func (t *planTarget) busy() int {
 }
 
 // sharedPlans are the plans of messages that came by links without a target, by address: what these links would make for themselves is the same,
-// since it is what the table says. Links of listeners that dial what the table does not know take no part.
+// since it is what the table says. Links of listeners that dial what the table does not know take no part. One place in memory for all links
+// is in the processor's cache where one for each would not be. Reading takes no lock; of writers that meet, one is late, and its plan is made again.
 type sharedPlans struct {
-	parts [64]planPart
+	buckets atomic.Pointer[[sharedBuckets]planBucket] // nil until the first
 
 	// Of the node's tick.
 	generation uint64 // of the table at the last sweep
 	sweptAt    int64
 }
 
-type planPart struct {
-	mu sync.Mutex // a leaf
-	of map[planKey]*plan
-}
+// planBucket is a line of a processor's cache.
+type planBucket [8]atomic.Pointer[plan]
 
-type planKey struct{ own, address string }
-
-// part is where the plan of an address is.
-func (x *sharedPlans) part(to string) *planPart {
-	return &x.parts[maphash.String(planSeed, to)%uint64(len(x.parts))]
-}
+const sharedBuckets = 8 << 10
 
 var planSeed = maphash.MakeSeed()
 
-// get gives the plan of an address, nil where there is none that holds.
-func (x *sharedPlans) get(n *Node, s *routetable.Snapshot, k planKey) *plan {
-	part := x.part(k.address)
-	part.mu.Lock()
-	p := part.of[k]
-	part.mu.Unlock()
-	if p != nil && p.holds(n, s) {
-		return p
+// bucket is where the plan of an address is: the place at which to begin, and go round.
+func (x *sharedPlans) bucket(to []byte) (b *planBucket, at uint64) {
+	all := x.buckets.Load()
+	if all == nil {
+		return nil, 0
+	}
+	h := maphash.Bytes(planSeed, to)
+	return &all[h%sharedBuckets], h / sharedBuckets
+}
+
+// get gives the plan of an address for messages of an adapter's, or of nobody's; nil where there is none that holds.
+func (x *sharedPlans) get(n *Node, s *routetable.Snapshot, own string, to []byte) *plan {
+	b, at := x.bucket(to)
+	if b == nil {
+		return nil
+	}
+	for i := range uint64(len(b)) {
+		p := b[(at+i)%uint64(len(b))].Load()
+		if p == nil {
+			return nil
+		}
+		if p.name == string(to) && p.of == own {
+			if p.holds(n, s) {
+				return p
+			}
+			return nil
+		}
 	}
 	return nil
 }
 
+// put keeps a plan, in place of one for the same, else where there is room, else of the one that is first.
 func (x *sharedPlans) put(own string, p *plan) {
-	part := x.part(p.name)
-	part.mu.Lock()
-	defer part.mu.Unlock()
-	if len(part.of) >= 4*maxPlans/len(x.parts) {
-		clear(part.of)
+	if x.buckets.Load() == nil {
+		x.buckets.CompareAndSwap(nil, new([sharedBuckets]planBucket))
 	}
-	if part.of == nil {
-		part.of = map[planKey]*plan{}
+	p.of = own
+	b, at := x.bucket([]byte(p.name))
+	for i := range uint64(len(b)) {
+		place := &b[(at+i)%uint64(len(b))]
+		if old := place.Load(); old == nil || old.name == p.name && old.of == own {
+			place.Store(p)
+			return
+		}
 	}
-	part.of[planKey{own, p.name}] = p
+	b[at%uint64(len(b))].Store(p)
 }
 
-// sweep lets go of plans that hold no more, now and then.
+// sweep lets go of plans that hold no more, now and then. What is behind one of them in its bucket is made again.
 func (x *sharedPlans) sweep(n *Node, at int64) {
 	s := n.table.Snapshot()
 	if s.Generation() == x.generation || at-x.sweptAt < int64(sweepPlans) {
 		return
 	}
 	x.generation, x.sweptAt = s.Generation(), at
-	for i := range x.parts {
-		part := &x.parts[i]
-		part.mu.Lock()
-		for to, p := range part.of {
-			if !p.holds(n, s) {
-				delete(part.of, to)
+	all := x.buckets.Load()
+	if all == nil {
+		return
+	}
+	for i := range all {
+		for j := range all[i] {
+			place := &all[i][j]
+			if p := place.Load(); p != nil && !p.holds(n, s) {
+				place.CompareAndSwap(p, nil)
 			}
 		}
-		part.mu.Unlock()
 	}
 }
 
@@ -185,12 +212,19 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 		}
 	}
 	to, hasTo := m.To()
-	if m.as != "" {
-		to, hasTo = []byte(m.as), true
+	if as := m.had().as; as != "" {
+		to, hasTo = []byte(as), true
 	}
 	p := l.plans.noTo
+	shares := hasTo && !l.hasTarget && !l.c.direct && l.inside == ""
 	if hasTo {
-		p = l.plans.byTo[string(to)]
+		p = nil
+		if shares {
+			p = n.shared.get(n, s, l.own, to)
+		}
+		if p == nil && len(l.plans.byTo) > 0 {
+			p = l.plans.byTo[string(to)]
+		}
 	}
 	if p != nil && p.holds(n, s) {
 		return p
@@ -202,20 +236,13 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 		}
 		return p
 	}
-	name, shares := string(to), !l.hasTarget && !l.c.direct && l.inside == ""
-	if shares {
-		if p = n.shared.get(n, s, planKey{l.own, name}); p != nil {
-			l.plans.keep(p)
-			return p
-		}
-	}
-	p = n.plan(s, name, true, l, m.property, scratch)
-	if p.own {
-		return p
-	}
-	l.plans.keep(p)
-	if shares && p.found {
+	p = n.plan(s, string(to), true, l, m.property, scratch)
+	switch {
+	case p.own:
+	case shares && p.found:
 		n.shared.put(l.own, p)
+	default:
+		l.plans.keep(p)
 	}
 	return p
 }
@@ -350,8 +377,28 @@ func (n *Node) plan(s *routetable.Snapshot, to string, hasTo bool, l *inlink, pr
 	b := planner{n: n, s: s, p: p, inside: l.inside, own: l.own, hasTo: hasTo, property: property, all: map[Outlet]*planTarget{}}
 	p.roots = b.groups(groups, &p.lookup, planTarget{retry: -1}, 1)
 	b.conclude()
+	p.findSole()
 	*scratch = groups[:0]
 	return p
+}
+
+// findSole finds out whether the plan is one row's.
+func (p *plan) findSole() {
+	if len(p.groups) != 1 || len(p.roots) != 1 || len(p.lookup.rows) != 1 || len(p.lookup.nulls) != 0 {
+		return
+	}
+	g := &p.groups[0]
+	if len(g.targets) == 1 && g.pick == routetable.PickAll && g.targets[0].outlet != nil && g.targets[0].row == p.lookup.rows[0] {
+		p.sole, p.target = true, g.targets[0]
+	}
+}
+
+// at is a row in its group.
+func (p *plan) at(group, target int32) *planTarget {
+	if p.sole {
+		return &p.target
+	}
+	return &p.groups[group].targets[target]
 }
 
 // planner makes one plan.
@@ -397,7 +444,7 @@ func (b *planner) groups(groups []routetable.Group, used *lookup, outer planTarg
 			used.rows = append(used.rows, rows[j])
 			t, ok := b.target(&g.Matches[j], used, outer, depth, g.Pick)
 			t.row = rows[j]
-			if !ok && t.hop.Scheme == "null" {
+			if !ok && t.isNull {
 				used.nulls = append(used.nulls, rows[j])
 			}
 			if !ok || certain && b.merge(&t) {
@@ -461,12 +508,12 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 	switch m.Hop.Scheme {
 	case "null":
 		b.nulls++
-		t.outlet = discard{b.n}
+		t.outlet, t.isNull = discard{b.n}, true
 		return t, pick != routetable.PickAll
 	case "link":
 		if r := b.n.receiver(m.Hop.Name); r != nil {
 			t.outlet = &r.line
-			if r.node != "" {
+			if r.toRouter {
 				b.p.dialled, b.p.back = true, true
 			} else {
 				b.p.received = true

@@ -214,7 +214,7 @@ func (r *receiver) close() {
 	}
 	r.line.close()
 	switch {
-	case r.node != "":
+	case r.toRouter:
 		r.n.removeReceiver(r)
 		r.n.replies.release(r)
 		return

@@ -184,7 +184,7 @@ func (c *Copy) isOrdered() bool { return c.in.link != nil && c.in.link.inside !=
 func (c *Copy) mayNotMiss() bool { return c.isOrdered() && !c.planned().optional }
 
 // tells tells whether the line is that of a receiver that a client attached, which can be told: whichever row leads there, and whatever its address.
-func (ln *line) tells() bool { return ln.dialled == nil && ln.node == "" }
+func (ln *line) tells() bool { return ln.dialled == nil && !ln.toRouter }
 
 // lastsUntil is when the life of an ordered copy is over: it waits for as long as there is room.
 func (c *Copy) lastsUntil() int64 {

@@ -170,8 +170,8 @@ func (c *conn) takeReply(d *delivery) bool {
 	s := &d.scan
 	if raw, ok, err := wire.LookupAnnotation(s.DeliveryAnnotations.Of(d.Payload), towardKey); err == nil && ok {
 		if text, ok := textOf(raw); ok {
-			at := s.DeliveryAnnotations.Start + bytes.Index(s.DeliveryAnnotations.Of(d.Payload), text) // or the same text, before it
-			s.To, s.HasTo = wire.Span{Start: at, End: at + len(text)}, true
+			at := s.DeliveryAnnotations.Start + uint32(bytes.Index(s.DeliveryAnnotations.Of(d.Payload), text)) // or the same text, before it
+			s.To, s.HasTo = wire.Span{Start: at, End: at + uint32(len(text))}, true
 		}
 	}
 	if to, ok := d.To(); ok {
@@ -353,7 +353,7 @@ func (c *conn) attachReplies(l *engine.Link) {
 		return
 	}
 	r := c.newReceiver(l, replyPattern(c.peerID))
-	r.node, r.paths = c.peerID, list.New()
+	r.node, r.toRouter, r.paths = c.peerID, true, list.New()
 	if err := c.n.replies.claim(r, text); err != nil {
 		c.n.removeReceiver(r)
 		l.Context = nil

@@ -253,7 +253,7 @@ func (d *delivery) easeMany() {
 	if slow == 0 {
 		return
 	}
-	all := slow == d.counting
+	all := slow == int(d.counting)
 	for i := range d.copies {
 		c := &d.copies[i]
 		if ln := c.planned().line; c.tap || ln == nil || !ln.slow.Load() || all && i == best {

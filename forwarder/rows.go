@@ -169,7 +169,11 @@ func (c *conn) lookedUp(l *lookup) {
 
 // use notes that a message follows a plan. Called under the lock.
 func (c *conn) use(p *plan) {
-	c.lookedUp(&p.lookup)
+	if p.sole {
+		c.tally(p.target.row).matched++
+	} else {
+		c.lookedUp(&p.lookup)
+	}
 	if p.problems > 0 {
 		c.n.count.problems.Add(uint64(p.problems))
 	}
@@ -197,7 +201,7 @@ func (c *conn) tally(r *rowCount) *rowTally {
 
 // ended tallies what became of a copy. Called under the lock.
 func (c *conn) ended(cp *Copy) {
-	t := c.tally(cp.planned().row)
+	t := c.tally(cp.row)
 	if cp.outcome.Kind == wire.Accepted {
 		t.delivered++
 		return

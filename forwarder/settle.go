@@ -129,24 +129,35 @@ func (c *conn) done(cp *Copy, o Outcome) {
 
 // settle brings the outcomes of copies to the deliveries that they belong to. It takes each source's lock once, one at a time.
 func (n *Node) settle(copies []*Copy) {
+	sources := sourcesPool.Get().(*[]*conn)
+	from := (*sources)[:0]
+	for _, cp := range copies { // one look at each delivery, and not one for each source
+		var src *conn
+		if cp != nil {
+			src = cp.in.conn
+		}
+		from = append(from, src)
+	}
 	var again []*Copy
-	for i, cp := range copies {
-		if cp == nil {
+	for i, src := range from {
+		if src == nil {
 			continue
 		}
-		src := cp.in.conn
 		src.lock()
-		for j := i; j < len(copies); j++ {
-			if j%warmed == 0 {
-				src.warm(copies[j:])
+		for j, next := i, i; j < len(copies); j++ {
+			if from[j] != src {
+				continue
 			}
-			if next := copies[j]; next != nil && next.in.conn == src {
-				copies[j] = nil
-				next.in.copyDone(next, &again)
+			if j >= next {
+				next = src.warm(copies, from, j)
 			}
+			copies[j].in.copyDone(copies[j], &again)
+			copies[j], from[j] = nil, nil
 		}
 		src.release()
 	}
+	*sources = from
+	sourcesPool.Put(sources)
 	for _, cp := range again {
 		if taken, err := cp.outlet().Deliver([]*Copy{cp}); taken == 0 {
 			cp.refuse(err)
@@ -155,15 +166,27 @@ func (n *Node) settle(copies []*Copy) {
 	}
 }
 
-// warmed is how many copies are touched before they are settled: they and their messages come into the processor's cache together.
+// sourcesPool is memory for the sources of copies; all nil when it is given back.
+var sourcesPool = sync.Pool{New: func() any { return new([]*conn) }}
+
+// warmed is how many copies of a source are touched before they are settled: what their ends need comes into the processor's cache together.
 const warmed = 16
 
-func (c *conn) warm(copies []*Copy) {
-	for _, cp := range copies[:min(warmed, len(copies))] {
-		if cp != nil && cp.in.conn == c {
-			c.warmth += cp.in.pending
+// warm touches the next copies of the source, and tells where they end.
+func (c *conn) warm(copies []*Copy, from []*conn, i int) (next int) {
+	for n := 0; i < len(copies) && n < warmed; i++ {
+		if from[i] != c {
+			continue
+		}
+		n++
+		if in := copies[i].in.in; in != nil {
+			c.warmth += int32(in.ID)
+		}
+		if row := copies[i].row; row != nil {
+			c.warmth += int32(row.place)
 		}
 	}
+	return i
 }
 
 // copyDone takes the outcome of one copy. Copies that go on their way again are added to again. Called under the lock of d.conn.
@@ -197,7 +220,7 @@ func (d *delivery) copyDone(c *Copy, again *[]*Copy) {
 // finish settles a delivery by the outcomes of all its copies.
 func (d *delivery) finish() {
 	var o Outcome
-	if d.in != nil || d.told != nil {
+	if d.in != nil || d.had().told != nil {
 		o = d.aggregate()
 	}
 	d.answer(o)
@@ -214,14 +237,14 @@ func (d *delivery) answer(o Outcome) {
 	if d.in != nil {
 		d.conn.countOutcome(d.link, o.Kind)
 		held = d.tell(o)
-		if o.Kind != wire.Accepted && d.way != (way{}) {
-			d.conn.n.repeats.forget(d.way)
+		if w := d.had().way; o.Kind != wire.Accepted && w != (way{}) {
+			d.conn.n.repeats.forget(w)
 		}
 		d.in = nil
 	}
-	if d.told != nil {
-		d.told(o)
-		d.told = nil
+	if told := d.had().told; told != nil {
+		told(o)
+		d.more.told = nil
 	}
 	if d.link != nil && !held {
 		d.link.room(1)
@@ -247,6 +270,9 @@ func (d *delivery) tell(o Outcome) (held bool) {
 
 // aggregate makes one outcome of those of the non-optional copies (DESIGN §5, end to end).
 func (d *delivery) aggregate() Outcome {
+	if len(d.copies) == 1 && !d.copies[0].tap && d.copies[0].outcome.Kind == wire.Accepted { // mostly
+		return Outcome{Kind: wire.Accepted}
+	}
 	var count [wire.Modified + 1]int
 	counted, loops := 0, 0
 	only := -1

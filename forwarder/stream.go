@@ -320,7 +320,11 @@ func (s *stream) wantAttention(c *conn) {
 // attend does what concerns other connections: copies that wait get what has come, those that lag or have lost their message are ended,
 // and the sender may go on. Called without a lock.
 func (s *stream) attend() {
-	var few [8]*tail
+	type found struct {
+		t          *tail
+		cut, large bool
+	}
+	var few [8]found
 	all := few[:0]
 	s.mu.Lock()
 	s.due = false
@@ -330,22 +334,22 @@ func (s *stream) attend() {
 	}
 	for _, t := range s.tails {
 		if dead || t.cut || t.dry || t.large {
-			all = append(all, t)
+			all = append(all, found{t, t.cut, t.large})
 		}
 	}
 	tell := s.freed > 0 && !s.whole
 	s.freed = 0
 	s.mu.Unlock()
-	for _, t := range all {
+	for _, x := range all {
 		switch {
 		case dead:
-			t.drop(fateAborted, modifiedFailed())
-		case t.cut:
-			t.drop(fateBusy, modifiedFailed())
-		case t.large:
-			t.drop(fateSent, tooLarge())
+			x.t.drop(fateAborted, modifiedFailed())
+		case x.cut:
+			x.t.drop(fateBusy, modifiedFailed())
+		case x.large:
+			x.t.drop(fateSent, tooLarge())
 		default:
-			t.feed()
+			x.t.feed()
 		}
 	}
 	if tell {

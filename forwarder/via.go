@@ -24,14 +24,14 @@ func (m *Message) passed(node string) bool {
 func (d *delivery) makeHead(node string) {
 	if d.plan.back {
 		if to, ok := d.To(); !ok || string(to) != d.plan.address || d.marked {
-			d.toward = d.plan.address
+			d.has().toward = d.plan.address
 		}
 	}
-	if d.plan.meshed && d.stamp == (stamp{}) {
-		d.stamp = d.conn.n.newStamp()
+	if d.plan.meshed && d.had().stamp == (stamp{}) {
+		d.has().stamp = d.conn.n.newStamp()
 	}
-	d.head = append(d.head[:0], d.scan.Header.Of(d.Payload)...)
-	d.head = d.appendAnnotations(d.head, node)
+	x := d.has()
+	x.head = d.appendAnnotations(append(x.head[:0], d.scan.Header.Of(d.Payload)...), node)
 }
 
 // appendAnnotations appends the annotations as received, with node added to x-opt-via.
@@ -51,8 +51,8 @@ func (m *Message) appendAnnotations(dst []byte, node string) []byte {
 	if err != nil {
 		return append(dst, section...)
 	}
-	if m.stamp != (stamp{}) {
-		section = appendWith(nil, section, wire.CodeMessageAnnotations, stampKey, m.stamp.encoded())
+	if x := m.had(); x.stamp != (stamp{}) {
+		section = appendWith(nil, section, wire.CodeMessageAnnotations, stampKey, x.stamp.encoded())
 	}
 	return appendWith(dst, section, wire.CodeMessageAnnotations, viaKey, raw)
 }
@@ -60,10 +60,10 @@ func (m *Message) appendAnnotations(dst []byte, node string) []byte {
 // appendToward appends the delivery annotations as received, and where the reply goes.
 func (m *Message) appendToward(dst []byte) []byte {
 	section := m.scan.DeliveryAnnotations.Of(m.Payload)
-	if m.toward == "" {
+	if m.had().toward == "" {
 		return append(dst, section...)
 	}
-	raw, err := wire.AppendValue(nil, m.toward)
+	raw, err := wire.AppendValue(nil, m.had().toward)
 	if err != nil {
 		return append(dst, section...)
 	}
@@ -112,7 +112,10 @@ func (ln *line) router() (id string, ok bool) {
 	if ln.dialled != nil {
 		return ln.dialled.nodeID, true
 	}
-	return ln.node, ln.node != ""
+	if !ln.toRouter {
+		return "", false
+	}
+	return ln.node, true
 }
 
 // property gives a message property for predicates and hashing: an application property, else a standard one by its specification name.

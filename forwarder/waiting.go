@@ -12,10 +12,11 @@ import (
 // wait puts a message on the link's waiting list. Called under the connection's lock.
 func (l *inlink) wait(d *delivery) {
 	d.keep()
-	d.waiting = now() + int64(l.c.n.options.DeliveryTimeout)
+	until := now() + int64(l.c.n.options.DeliveryTimeout)
 	if d.until != 0 {
-		d.waiting = min(d.waiting, d.until)
+		until = min(until, d.until)
 	}
+	d.has().waiting = until
 	l.waiting = append(l.waiting, d)
 	l.limit()
 }
@@ -88,7 +89,7 @@ func (l *inlink) replay(b *batch, at int64) (sent bool) {
 			c.refuseUnauthorized(d)
 			continue
 		}
-		if !l.counts(p) && d.waiting > at {
+		if !l.counts(p) && d.had().waiting > at {
 			break
 		}
 		l.take()

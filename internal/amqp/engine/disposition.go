@@ -129,14 +129,19 @@ func (c *Conn) progress(s *Session, d *wire.Disposition, kind wire.StateKind) {
 }
 
 // warmed is how many deliveries of a range are touched before they are ended. They were sent a while ago and are not in the processor's
-// cache: touched one after the other, they come into it together.
+// cache: touched one after the other, they come into it together, and so do their links.
 const warmed = 16
 
 func (s *Session) warm(id, last uint32) {
 	w := &s.unsettledOut
 	for n := uint32(1); n < min(warmed, last-id+1, w.n); n++ {
-		if d := w.ring[(id+n)&w.mask()]; d != nil {
+		if d := w.ring[(id+n)&w.mask()].v; d != nil {
 			s.warmth += d.id
+		}
+	}
+	for n := uint32(1); n < min(warmed, last-id+1, w.n); n++ {
+		if d := w.ring[(id+n)&w.mask()].v; d != nil {
+			s.warmth += d.link.credit
 		}
 	}
 }

@@ -19,57 +19,53 @@ const (
 	ReceiverSecond  = 1
 )
 
-// Link is one end of an AMQP link (AMQP 1.0 part 2, 2.6).
+// Link is one end of an AMQP link (AMQP 1.0 part 2, 2.6). What a message touches comes first, in one line of a processor's cache; all of it
+// is two.
 type Link struct {
-	s        *Session
-	name     string
-	role     wire.Role // ours
-	handle   uint32    // ours
-	remote   uint32    // the peer's handle
-	isLocal  bool      // we attached first
-	answered bool      // our attach is out
-	gone     bool      // reported Detached; frames are thrown away
-	closing  bool      // our detach is out, the peer's is not in
+	s             *Session
+	out           *OutDelivery // sender: begun and not complete
+	unsettled     chain        // of the session's, in or out
+	maxRemote     uint64       // largest message the peer takes; 0 no limit
+	credit        uint32
+	deliveryCount uint32
+	handle        uint32 // ours
 
+	role      wire.Role // ours
+	isLocal   bool      // we attached first
+	answered  bool      // our attach is out
+	gone      bool      // reported Detached; frames are thrown away
+	closing   bool      // our detach is out, the peer's is not in
 	hasRemote bool
 	sndMode   uint8
 	rcvMode   uint8
 	drain     bool // sender: the receiver wants its credit used up; receiver: we asked for that
 	wantFlow  bool
 	isStalled bool
+	skipping  bool // receiver: in the middle of a delivery that is ignored
+	isDry     bool // sender: what follows of out has not come yet
+	abortDue  bool // sender: the peer is to be told that what had begun is taken back, and takes no transfer now
 
-	credit        uint32
-	deliveryCount uint32
-	granted       uint32 // receiver: the delivery-count up to which credit was ever given; a sender may not have heard of less
-	maxRemote     uint64 // largest message the peer takes; 0 no limit
+	granted uint32 // receiver: the delivery-count up to which credit was ever given; a sender may not have heard of less
+	remote  uint32 // the peer's handle
 
-	in       *InDelivery  // receiver: begun and not complete
-	inRun    *inRun       // receiver: nil until the first delivery
-	skipping bool         // receiver: in the middle of a delivery that is ignored
-	out      *OutDelivery // sender: begun and not complete
-	left     *outRun      // sender: of out; nil until the first
-
-	outList  *OutDelivery // sender: ring of unsettled ones; nil until the first
-	isDry    bool         // sender: what follows of out has not come yet
-	abortDue bool         // sender: the peer is to be told that what had begun is taken back, and takes no transfer now
-
+	in      *InDelivery // receiver: begun and not complete
+	inRun   *inRun      // receiver: nil until the first delivery
+	Context any         // the handler's own
+	name    string
+	left    *outRun      // sender: of out; nil until the first
 	peer    *wire.Attach // until answered, and for local links until reported
-	Context any          // the handler's own
 }
 
 // inRun is what a receiving link needs once something comes: most links that a connection holds are idle.
 type inRun struct {
 	size    uint64     // of what has come of Link.in
 	scratch InDelivery // for settled deliveries, which nobody keeps
-	list    InDelivery // ring of unsettled ones
 }
 
 // running gives the link's inRun, made at the first need.
 func (l *Link) running() *inRun {
 	if l.inRun == nil {
-		r := &inRun{}
-		r.list.prev, r.list.next = &r.list, &r.list
-		l.inRun = r
+		l.inRun = &inRun{}
 	}
 	return l.inRun
 }
@@ -365,7 +361,8 @@ func (l *Link) drop(why error) {
 			l.in = nil
 			h.InDropped(d)
 		}
-		for d := r.list.next; d != &r.list; d = r.list.next {
+		for l.unsettled.n > 0 {
+			d := l.s.unsettledIn.at(l.unsettled.first).v
 			l.forgetIn(d)
 			h.InDropped(d)
 			l.s.c.putIn(d)
@@ -374,16 +371,15 @@ func (l *Link) drop(why error) {
 	l.in = nil
 	if d := l.out; d != nil {
 		l.endOut()
-		if d.next == nil { // settled when sent: on no list
+		if d.settled { // when sent: on no list
 			d.link = nil
 			h.OutDropped(d, true)
 		}
 	}
-	if l.outList != nil {
-		for d := l.outList.next; d != l.outList; d = l.outList.next {
-			l.forgetOut(d)
-			h.OutDropped(d, true)
-		}
+	for l.role == RoleSender && l.unsettled.n > 0 {
+		d := l.s.unsettledOut.at(l.unsettled.first).v
+		l.forgetOut(d)
+		h.OutDropped(d, true)
 	}
 	h.Detached(l, why)
 }

@@ -13,9 +13,8 @@ type InDelivery struct {
 	Settled bool   // the sender has settled it: no answer is wanted
 	First   bool   // inside Transfer: this is the first part
 
-	link       *Link
-	prev, next *InDelivery
-	outcome    bool // our outcome is out; second mode: the sender's settlement is awaited
+	link    *Link
+	outcome bool // our outcome is out; second mode: the sender's settlement is awaited
 }
 
 // Link is the link it came by; nil when the delivery is over.
@@ -177,11 +176,7 @@ func (l *Link) begin(t *wire.Transfer) *InDelivery {
 		*d = InDelivery{}
 	} else {
 		d = l.s.c.getIn()
-		list := &l.inRun.list
-		last := list.prev
-		d.prev, d.next = last, list
-		last.next, list.prev = d, d
-		l.s.unsettledIn.add(t.DeliveryID, d)
+		l.s.unsettledIn.add(t.DeliveryID, d, &l.unsettled)
 	}
 	d.ID, d.Format, d.Tag, d.link, d.First = t.DeliveryID, t.MessageFormat, t.Tag, l, true
 	l.in = d
@@ -210,9 +205,8 @@ func (l *Link) overIn(d *InDelivery) {
 }
 
 func (l *Link) forgetIn(d *InDelivery) {
-	l.s.unsettledIn.remove(d.ID)
-	d.prev.next, d.next.prev = d.next, d.prev
-	d.prev, d.next, d.link = nil, nil, nil
+	l.s.unsettledIn.remove(d.ID, &l.unsettled)
+	d.link = nil
 }
 
 // SettleAs answers an unsettled delivery with a simple outcome: accepted or released.

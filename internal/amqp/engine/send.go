@@ -9,10 +9,9 @@ import (
 type OutDelivery struct {
 	Context any // the caller's own
 
-	link       *Link
-	prev, next *OutDelivery
-	id         uint32
-	settled    bool
+	link    *Link
+	id      uint32
+	settled bool
 }
 
 // outRun is what is left to encode of Link.out: most messages go in one frame.
@@ -66,14 +65,7 @@ func (l *Link) send(d *OutDelivery, settled bool, format uint32, head, body []by
 	l.deliveryCount++
 	d.link, d.id, d.settled = l, id, settled
 	if !settled {
-		if l.outList == nil {
-			l.outList = &OutDelivery{}
-			l.outList.prev, l.outList.next = l.outList, l.outList
-		}
-		last := l.outList.prev
-		d.prev, d.next = last, l.outList
-		last.next, l.outList.prev = d, d
-		s.unsettledOut.add(id, d)
+		s.unsettledOut.add(id, d, &l.unsettled)
 	}
 	c.tag = [4]byte{byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}
 	c.sendFrame = wire.Transfer{
@@ -199,9 +191,8 @@ func (l *Link) continueSending() {
 
 // forgetOut takes a delivery from the records. Where it is half sent, an abort tells the peer (2.7.5).
 func (l *Link) forgetOut(d *OutDelivery) {
-	l.s.unsettledOut.remove(d.id)
-	d.prev.next, d.next.prev = d.next, d.prev
-	d.prev, d.next, d.link = nil, nil, nil
+	l.s.unsettledOut.remove(d.id, &l.unsettled)
+	d.link = nil
 	if l.out == d {
 		l.endOut()
 		if !l.gone {
@@ -228,7 +219,7 @@ func (l *Link) sendAbort() {
 // not arrived. Nothing is reported of it.
 func (d *OutDelivery) Settle() {
 	l := d.link
-	if l == nil || d.next == nil || l.out == d {
+	if l == nil || d.settled || l.out == d {
 		d.Abort()
 		return
 	}
@@ -242,11 +233,8 @@ func (l *Link) Whole(d *OutDelivery) bool { return l.out != d }
 
 // Unsettled calls f with every delivery on the link that has no outcome, the oldest first. f must not end any.
 func (l *Link) Unsettled(f func(*OutDelivery)) {
-	if l.outList == nil {
-		return
-	}
-	for d := l.outList.next; d != l.outList; d = d.next {
-		f(d)
+	if l.role == RoleSender {
+		l.s.unsettledOut.of(&l.unsettled, f)
 	}
 }
 
@@ -256,7 +244,7 @@ func (d *OutDelivery) Abort() {
 	if l == nil {
 		return
 	}
-	if d.next != nil {
+	if !d.settled {
 		l.forgetOut(d)
 		return
 	}

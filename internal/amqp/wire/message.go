@@ -176,13 +176,13 @@ func (m *Message) Parse(payload []byte) error {
 	if s.Header.Present() {
 		m.Header = &Header{}
 		if _, err := m.Header.Parse(s.Header.Of(payload)); err != nil {
-			return shift(err, s.Header.Start)
+			return shift(err, int(s.Header.Start))
 		}
 	}
 	if s.Properties.Present() {
 		m.Properties = &Properties{}
 		if _, err := m.Properties.Parse(s.Properties.Of(payload)); err != nil {
-			return shift(err, s.Properties.Start)
+			return shift(err, int(s.Properties.Start))
 		}
 	}
 	for _, x := range []struct {
@@ -193,7 +193,7 @@ func (m *Message) Parse(payload []byte) error {
 		{s.ApplicationProperties, &m.ApplicationProperties}, {s.Footer, &m.Footer},
 	} {
 		if x.span.Present() {
-			v, _, err := sectionValue(payload, x.span.Start)
+			v, _, err := sectionValue(payload, int(x.span.Start))
 			if err != nil {
 				return err
 			}
@@ -204,7 +204,7 @@ func (m *Message) Parse(payload []byte) error {
 }
 
 func (m *Message) parseBody(payload []byte, body Span) error {
-	for i := body.Start; i < body.End; {
+	for i := int(body.Start); i < int(body.End); {
 		code, v, _ := descriptor(payload, i)
 		if code == CodeData {
 			b, next, ok := variable(payload, v, fmtBin8)

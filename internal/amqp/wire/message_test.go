@@ -40,7 +40,7 @@ func TestScanFindsTheSections(t *testing.T) {
 			t.Errorf("%s: got % x, want %s", c.name, c.got.Of(b), c.want)
 		}
 	}
-	if s.Bare != s.Properties.Start || string(s.ToText(b)) != "q" || !s.HeadComplete {
+	if s.Bare != int(s.Properties.Start) || string(s.ToText(b)) != "q" || !s.HeadComplete {
 		t.Errorf("got %+v", s)
 	}
 	if (wire.Span{}).Present() || (wire.Span{}).Of(b) != nil {
@@ -48,7 +48,7 @@ func TestScanFindsTheSections(t *testing.T) {
 	}
 
 	// ScanHead sees the same up to the properties, wherever the payload is cut behind them.
-	for n := s.Properties.End; n <= len(b); n++ {
+	for n := int(s.Properties.End); n <= len(b); n++ {
 		var h wire.Sections
 		if err := wire.ScanHead(b[:n], &h); err != nil {
 			t.Fatalf("cut to %d: %v", n, err)

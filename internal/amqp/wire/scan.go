@@ -1,7 +1,11 @@
 package wire
 
+import "math"
+
 // Span is a part of a payload: payload[Start:End]. The zero Span is an absent one.
-type Span struct{ Start, End int }
+type Span struct{ Start, End uint32 }
+
+func span(start, end int) Span { return Span{uint32(start), uint32(end)} }
 
 // Of gives the bytes; nil where the span is absent.
 func (p Span) Of(payload []byte) []byte {
@@ -67,6 +71,9 @@ func ScanMessage(payload []byte, s *Sections) error {
 
 func scan(payload []byte, s *Sections, whole bool) error {
 	*s = Sections{Bare: len(payload)}
+	if uint64(len(payload)) > math.MaxUint32 {
+		return failed(0, "message of 4 GiB or more")
+	}
 	last := uint64(0)
 	for i := 0; i < len(payload); {
 		var code uint64
@@ -108,25 +115,25 @@ func scan(payload []byte, s *Sections, whole bool) error {
 		}
 		switch code {
 		case CodeHeader:
-			s.Header = Span{i, end}
+			s.Header = span(i, end)
 		case CodeDeliveryAnnotations:
-			s.DeliveryAnnotations = Span{i, end}
+			s.DeliveryAnnotations = span(i, end)
 		case CodeMessageAnnotations:
-			s.MessageAnnotations = Span{i, end}
+			s.MessageAnnotations = span(i, end)
 		case CodeProperties:
-			s.Properties = Span{i, end}
+			s.Properties = span(i, end)
 			if !whole {
 				return nil
 			}
 		case CodeApplicationProperties:
-			s.ApplicationProperties = Span{i, end}
+			s.ApplicationProperties = span(i, end)
 		case CodeFooter:
-			s.Footer = Span{i, end}
+			s.Footer = span(i, end)
 		default:
 			if !s.Body.Present() {
-				s.Body.Start = i
+				s.Body.Start = uint32(i)
 			}
-			s.Body.End = end
+			s.Body.End = uint32(end)
 		}
 		i = end
 	}
@@ -227,7 +234,7 @@ func (s *Sections) scanProperties(b []byte, i int) (end int, bad string) {
 	case !isUTF8(text):
 		return i, "properties: to: string is not UTF-8"
 	}
-	s.To, s.HasTo = Span{next - len(text), next}, true
+	s.To, s.HasTo = span(next-len(text), next), true
 	return end, ""
 }
 
