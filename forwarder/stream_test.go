@@ -512,7 +512,7 @@ func TestALargeMessageGrowsTooLargeForAReceiver(t *testing.T) {
 // A sender whose message nobody takes is held; another session of its connection is not.
 func TestAHeldStreamHoldsItsSessionAlone(t *testing.T) {
 	// A sender that is told too late how far it may go has the connection wait, but not for longer than the message is waited for.
-	r := start(t, forwarder.Options{DeliveryTimeout: 5 * time.Second}, "free --> null")
+	r := start(t, forwarder.Options{DeliveryTimeout: time.Minute}, "free --> null")
 	r.recv("q")
 	s := r.send("q")
 	x := s.begin(large("", 100*mib), false, 101*mib)
