@@ -86,6 +86,8 @@ type Conn struct {
 	log      *slog.Logger
 	posts    posts
 	ending   sync.WaitGroup // watches that are being ended
+	endMu    sync.Mutex     // guards what follows, and that nothing is added to ending behind it
+	closed   bool
 }
 
 // Open starts the server, where it is ours, and connects. A server of others that is away is waited for.
@@ -188,10 +190,26 @@ func (c *Conn) Close() {
 		}
 		c.nc.Close()
 		c.posts.lost()
+		c.endMu.Lock()
+		c.closed = true
+		c.endMu.Unlock()
 		c.ending.Wait()
 	}
 	if c.server != nil {
 		c.server.close()
+	}
+}
+
+// end has f done that ends something, which Close waits for; after Close at once: there is nobody to ask any more.
+func (c *Conn) end(f func()) {
+	c.endMu.Lock()
+	closed := c.closed
+	if !closed {
+		c.ending.Go(f)
+	}
+	c.endMu.Unlock()
+	if closed {
+		f()
 	}
 }
 
@@ -341,7 +359,7 @@ func (b *Bucket) Watch(ctx context.Context, changed func(key string, value []byt
 	if err != nil {
 		return err
 	}
-	defer b.c.ending.Go(func() { w.Stop() }) // it asks the server, which may be away
+	defer b.c.end(func() { w.Stop() }) // it asks the server, which may be away
 	for {
 		select {
 		case <-ctx.Done():
