@@ -3,8 +3,6 @@ package interop
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,81 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fingerpost/fingerpost/internal/house/tube"
 	events "github.com/fingerpost/fingerpost/messenger/event"
 )
-
-// tube passes bytes on to a place that may move, and can be cut. It ends with the test.
-type tube struct {
-	ln net.Listener
-
-	mu    sync.Mutex // guards what follows
-	to    string
-	conns []net.Conn
-}
-
-func layTube(t *testing.T) *tube {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &tube{ln: ln}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			near, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { u.pass(near) })
-		}
-	})
-	t.Cleanup(func() { ln.Close(); u.cut(); running.Wait() })
-	return u
-}
-
-func (u *tube) address() string { return u.ln.Addr().String() }
-
-func (u *tube) pass(near net.Conn) {
-	defer near.Close()
-	u.mu.Lock()
-	to := u.to
-	u.mu.Unlock()
-	far, err := net.Dial("tcp", to)
-	if err != nil {
-		return
-	}
-	defer far.Close()
-	u.mu.Lock()
-	u.conns = append(u.conns, near, far)
-	u.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		io.Copy(far, near)
-		far.Close()
-		close(done)
-	}()
-	io.Copy(near, far)
-	near.Close()
-	<-done
-}
-
-// cut cuts what goes through; the next may come.
-func (u *tube) cut() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, c := range u.conns {
-		c.Close()
-	}
-	u.conns = nil
-}
-
-func (u *tube) lead(to string) {
-	u.mu.Lock()
-	u.to = to
-	u.mu.Unlock()
-	u.cut()
-}
 
 // seenBy is a component that notes what it handles.
 type seenBy struct {
@@ -120,10 +46,10 @@ type sent struct {
 // Two linked routers, a component on each, and a sender. Connections are cut and routers killed; nothing that was accepted is missing, but where the failure
 // matrix says so: what a router that died had not passed on.
 func TestEventsChaos(t *testing.T) {
-	first, second, link := layTube(t), layTube(t), layTube(t)
+	first, second, link := tube.Lay(t), tube.Lay(t), tube.Lay(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "first.yaml")
-	text := fmt.Sprintf("events: {links: [{url: 'ws://%s/router/link'}]}", link.address())
+	text := fmt.Sprintf("events: {links: [{url: 'ws://%s/router/link'}]}", link.Address())
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -133,13 +59,13 @@ func TestEventsChaos(t *testing.T) {
 		return r, page
 	}
 	b, pageB := startOne("second")
-	second.lead(pageB)
-	link.lead(pageB)
+	second.Lead(pageB)
+	link.Lead(pageB)
 	a, pageA := startOne("first", "--config", config)
-	first.lead(pageA)
+	first.Lead(pageA)
 
 	near, far := &seenBy{ids: map[string]bool{}}, &seenBy{ids: map[string]bool{}}
-	nearM, farM, sender := newManager(t, first.address(), "Near"), newManager(t, second.address(), "Far"), newManager(t, first.address(), "Sender")
+	nearM, farM, sender := newManager(t, first.Address(), "Near"), newManager(t, second.Address(), "Far"), newManager(t, first.Address(), "Sender")
 	nearM.Request("T", near.handle)
 	farM.Request("T", far.handle)
 	farM.Shareable("T")
@@ -184,27 +110,27 @@ func TestEventsChaos(t *testing.T) {
 		began := time.Now()
 		switch harm {
 		case "near":
-			first.cut()
+			first.Cut()
 			ready(nearM)
 			ready(sender)
 		case "far":
-			second.cut()
+			second.Cut()
 			ready(farM)
 		case "link":
-			link.cut()
+			link.Cut()
 			put(300 * time.Millisecond) // while it is down
 		case "second dies":
 			b.kill()
 			b, pageB = startOne("second again")
-			second.lead(pageB)
-			link.lead(pageB)
+			second.Lead(pageB)
+			link.Lead(pageB)
 			ready(farM)
 			linked()
 			deaths = append(deaths, span{began, time.Now()})
 		case "first dies":
 			a.kill()
 			a, pageA = startOne("first again", "--config", config)
-			first.lead(pageA)
+			first.Lead(pageA)
 			ready(nearM)
 			ready(sender)
 			linked()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fingerpost/fingerpost/internal/house/tube"
 	events "github.com/fingerpost/fingerpost/messenger/event"
 )
 
@@ -15,7 +16,7 @@ import (
 type eventRouter struct {
 	*router
 	name, config string
-	door         *tube
+	door         *tube.Tube
 	got          *seenBy
 }
 
@@ -23,7 +24,7 @@ func (e *eventRouter) run(t *testing.T) {
 	t.Helper()
 	e.router = startRouter(t, e.name, "", "--http", "127.0.0.1:0", "--config", e.config)
 	page, _ := strings.CutPrefix(e.line(), "ready http://")
-	e.door.lead(page)
+	e.door.Lead(page)
 }
 
 // layEventRouters starts routers, a component at each, that are linked: dials[i] are those that router i dials.
@@ -32,19 +33,19 @@ func layEventRouters(t *testing.T, dials ...[]int) (all []*eventRouter, componen
 	dir := t.TempDir()
 	for i := range dials {
 		name := fmt.Sprintf("r%d", i)
-		all = append(all, &eventRouter{name: name, config: filepath.Join(dir, name+".yaml"), door: layTube(t), got: &seenBy{ids: map[string]bool{}}})
+		all = append(all, &eventRouter{name: name, config: filepath.Join(dir, name+".yaml"), door: tube.Lay(t), got: &seenBy{ids: map[string]bool{}}})
 	}
 	for i, e := range all {
 		var links []string
 		for _, j := range dials[i] {
-			links = append(links, fmt.Sprintf("{url: 'ws://%s/router/link'}", all[j].door.address()))
+			links = append(links, fmt.Sprintf("{url: 'ws://%s/router/link'}", all[j].door.Address()))
 		}
 		text := fmt.Sprintf("events: {links: [%s]}", strings.Join(links, ", "))
 		if err := os.WriteFile(e.config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		e.run(t)
-		m := newManager(t, e.door.address(), "C")
+		m := newManager(t, e.door.Address(), "C")
 		m.Request("T", e.got.handle)
 		m.Shareable("T")
 		runManager(t, m)

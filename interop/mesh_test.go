@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fingerpost/fingerpost/internal/house/tube"
 )
 
 // Four routers, each a process, in a ring with a chord, and a cut between the first and the others: every publish comes to every subscriber once, every command to
@@ -30,13 +32,13 @@ func TestAMeshOfProcesses(t *testing.T) {
 type meshURLs struct {
 	all   []string
 	first string // host:port of the first router
-	tubes []*tube
+	tubes []*tube.Tube
 }
 
 // cut ends all links of the first router. They come back where they are led.
 func (u *meshURLs) cut(to string) {
 	for _, x := range u.tubes {
-		x.lead(to)
+		x.Lead(to)
 	}
 }
 
@@ -50,10 +52,10 @@ func startMesh(t *testing.T, more string) *meshURLs {
 		for _, j := range to {
 			at := u.all[j]
 			if j == 0 {
-				x := layTube(t)
-				x.lead(u.first)
+				x := tube.Lay(t)
+				x.Lead(u.first)
 				u.tubes = append(u.tubes, x)
-				at = "ws://" + x.address()
+				at = "ws://" + x.Address()
 			}
 			peers = append(peers, fmt.Sprintf("{url: '%s'}", at))
 		}

@@ -2,93 +2,19 @@ package mesh
 
 import (
 	"fmt"
-	"io"
 	"maps"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/fingerpost/fingerpost/internal/house/tube"
 	"github.com/fingerpost/fingerpost/routetable"
 )
-
-// tube is what a link between two routers goes through, which can be cut.
-type tube struct {
-	ln net.Listener
-
-	mu    sync.Mutex // guards what follows
-	to    string
-	isCut bool
-	conns []net.Conn
-}
-
-func layTube(t *testing.T) *tube {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &tube{ln: ln}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			near, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { w.pass(near) })
-		}
-	})
-	t.Cleanup(func() { ln.Close(); w.cut(true); running.Wait() })
-	return w
-}
-
-func (w *tube) pass(near net.Conn) {
-	defer near.Close()
-	w.mu.Lock()
-	cut, to := w.isCut, w.to
-	w.mu.Unlock()
-	if cut {
-		return
-	}
-	far, err := net.Dial("tcp", to)
-	if err != nil {
-		return
-	}
-	defer far.Close()
-	w.mu.Lock()
-	if w.conns = append(w.conns, near, far); w.isCut {
-		w.mu.Unlock()
-		return
-	}
-	w.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		io.Copy(far, near)
-		far.Close()
-		close(done)
-	}()
-	io.Copy(near, far)
-	near.Close()
-	<-done
-}
-
-// cut ends what goes through, and lets nothing through, or something again.
-func (w *tube) cut(on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.isCut = on
-	for _, c := range w.conns {
-		c.Close()
-	}
-	w.conns = nil
-}
 
 // apart is a mesh of routers, each with a publisher and a subscriber.
 type apart struct {
 	t       *testing.T
 	edges   [][2]int
-	tubes   []*tube
+	tubes   []*tube.Tube
 	dirs    []string
 	tables  []*routetable.Table
 	routers []*router
@@ -102,7 +28,7 @@ type apart struct {
 func newApart(t *testing.T, n int, edges ...[2]int) *apart {
 	a := &apart{t: t, edges: edges, routers: make([]*router, n), subs: make([]*client, n), pubs: make([]*client, n), sent: make([]int, n)}
 	for range edges {
-		a.tubes = append(a.tubes, layTube(t))
+		a.tubes = append(a.tubes, tube.Lay(t))
 	}
 	for i := range n {
 		a.dirs, a.tables, a.got = append(a.dirs, t.TempDir()), append(a.tables, routetable.New()), append(a.got, map[string]int{})
@@ -129,9 +55,7 @@ func (a *apart) begin(i int) {
 	a.routers[i] = startRouterAs(a.t, a.tables[i], o, fmt.Sprintf("%016x", i+1))
 	for k, e := range a.edges {
 		if e[1] == i {
-			a.tubes[k].mu.Lock()
-			a.tubes[k].to = a.routers[i].ws
-			a.tubes[k].mu.Unlock()
+			a.tubes[k].Lead(a.routers[i].ws)
 		}
 	}
 }
@@ -142,7 +66,7 @@ func (a *apart) join(i int) {
 		if e[0] != i {
 			continue
 		}
-		if err := a.routers[i].m.Connect(PeerOptions{URL: "ws://" + a.tubes[k].ln.Addr().String(), As: fmt.Sprintf("r%d-%d", i, e[1]), Period: 20 * time.Millisecond}); err != nil {
+		if err := a.routers[i].m.Connect(PeerOptions{URL: "ws://" + a.tubes[k].Address(), As: fmt.Sprintf("r%d-%d", i, e[1]), Period: 20 * time.Millisecond}); err != nil {
 			a.t.Fatal(err)
 		}
 	}
@@ -254,7 +178,7 @@ func TestMissedBetweenRouters(t *testing.T) {
 			a.publish()
 			a.expect()
 			for round := range 3 {
-				a.tubes[1].cut(true)
+				a.tubes[1].Shut(true)
 				for _, r := range a.routers {
 					r.until("it knows of the cut", func() bool { return r.ways() == 1 })
 				}
@@ -266,7 +190,7 @@ func TestMissedBetweenRouters(t *testing.T) {
 					}
 					a.publish()
 				}
-				a.tubes[1].cut(false)
+				a.tubes[1].Shut(false)
 				whole(a.routers, a.edges)
 				a.publish()
 				a.expect()
@@ -283,13 +207,13 @@ func TestMissedOnARing(t *testing.T) {
 	a := newApart(t, 3, [2]int{0, 1}, [2]int{1, 2}, [2]int{2, 0})
 	for round := range 6 {
 		a.publish()
-		a.tubes[round%3].cut(true)
+		a.tubes[round%3].Shut(true)
 		a.publish()
-		a.tubes[(round+1)%3].cut(true)
+		a.tubes[(round+1)%3].Shut(true)
 		a.publish()
-		a.tubes[round%3].cut(false)
+		a.tubes[round%3].Shut(false)
 		a.publish()
-		a.tubes[(round+1)%3].cut(false)
+		a.tubes[(round+1)%3].Shut(false)
 		a.publish()
 		whole(a.routers, a.edges)
 		a.expect()
