@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,6 +80,17 @@ func (n *node) component(frames ...string) *websocket.Conn {
 		n.read(c)
 	}
 	return c
+}
+
+// flow has a component say so many events of type T, which are numbered, beside what the test does. wait waits for the last.
+func flow(c *websocket.Conn, total int) (wait func()) {
+	var saying sync.WaitGroup
+	saying.Go(func() {
+		for i := range total {
+			say(c, fmt.Sprintf(`{"op":"event","id":"%d","type":"T"}`, i))
+		}
+	})
+	return saying.Wait
 }
 
 func say(c *websocket.Conn, f string) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -141,13 +140,7 @@ func TestE11ReceiversAttachWhileEventsFlow(t *testing.T) {
 	n := startNode(t)
 	c := n.component(`{"op":"hello","name":"C"}`)
 	const total = 1500
-	var saying sync.WaitGroup
-	saying.Go(func() {
-		for i := range total {
-			say(c, fmt.Sprintf(`{"op":"event","id":"%d","type":"T"}`, i))
-		}
-	})
-	defer saying.Wait()
+	defer flow(c, total)()
 	for range 4 {
 		r, err := n.session.NewReceiver(t.Context(), "event:req/T", &amqp.ReceiverOptions{Credit: 50, Filters: []amqp.LinkFilter{amqp.NewLinkFilter("from_time", 0, "")}})
 		if err != nil {

@@ -170,13 +170,7 @@ func TestARestartHasNoGap(t *testing.T) {
 	n := startNode(t)
 	c := n.component(`{"op":"hello","name":"C"}`)
 	const total = 3000
-	var saying sync.WaitGroup
-	saying.Go(func() {
-		for i := range total {
-			say(c, fmt.Sprintf(`{"op":"event","id":"%d","type":"T"}`, i))
-		}
-	})
-	defer saying.Wait()
+	defer flow(c, total)()
 	next := 0
 	for round := 0; next < total; round++ {
 		shop := n.dial("shop")

@@ -45,12 +45,7 @@ func BenchmarkRequest(b *testing.B) {
 
 // What a reader does with 64 messages of one op, and with their answers.
 func BenchmarkTake(b *testing.B) {
-	h := newHarness(b, Options{})
-	s, from := h.dial("server"), h.bare("client")
-	s.send(serveOf("t"))
-	s.expect(servedAs("t", "active"))
-	w := newWork(h.b)
-	defer w.free()
+	_, s, from, w := newServed(b)
 	m := websocket.Message{Text: true, Data: []byte(`[{"op":"body","topic":"t","id":"r12345","data":"hello","done":true,"ref":"r12345b"}]`)}
 	go io.Copy(io.Discard, s.nc)
 	b.ReportAllocs()

@@ -522,12 +522,7 @@ func TestNoRequestComesBehindTheReplyToAnUnserve(t *testing.T) {
 
 // A request that was looked up before its server was told otherwise goes to who is active now.
 func TestARequestIsLookedUpAgainWhenRolesChange(t *testing.T) {
-	h := newHarness(t, Options{})
-	s, from := h.dial("server"), h.bare("client")
-	s.send(serveOf("t"))
-	s.expect(servedAs("t", "active"))
-	w := newWork(h.b)
-	defer w.free()
+	h, s, from, w := newServed(t)
 	p := from.planOf([]byte(`"t"`))
 	p.look(from, w)
 	server := p.to
@@ -592,12 +587,7 @@ func TestRolesFollowNamesOfTopics(t *testing.T) {
 
 // An op of steady state costs no allocation.
 func TestOpsAllocateNothing(t *testing.T) {
-	h := newHarness(t, Options{})
-	s, from := h.dial("server"), h.bare("client")
-	s.send(serveOf("t"))
-	s.expect(servedAs("t", "active"))
-	w := newWork(h.b)
-	defer w.free()
+	_, s, from, w := newServed(t)
 	m := websocket.Message{Text: true, Data: []byte(`[{"op":"head","topic":"t","id":"1","data":{"a":1},"ref":"1"},{"op":"body","topic":"t","id":"1","done":true,"ref":"2"}]`)}
 	go io.Copy(io.Discard, s.nc)
 	step := func() {

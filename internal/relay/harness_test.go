@@ -64,6 +64,18 @@ func newHarness(t testing.TB, o Options) *harness {
 	return h
 }
 
+// newServed is a harness with a server of topic t, a connection of a client that nobody reads, and what its reader works with.
+func newServed(t testing.TB) (h *harness, server *testPeer, client *Conn, w *work) {
+	t.Helper()
+	h = newHarness(t, Options{})
+	server, client = h.dial("server"), h.bare("client")
+	server.send(serveOf("t"))
+	server.expect(servedAs("t", "active"))
+	w = newWork(h.b)
+	t.Cleanup(w.free)
+	return h, server, client, w
+}
+
 func (h *harness) keys(text string) {
 	h.Helper()
 	k, err := ParseKeys([]byte(text))
