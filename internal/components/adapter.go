@@ -48,8 +48,7 @@ func (b *Broker) routeAdapter(e *proto.Event, c *pairing) (routed, *Failure) {
 	}
 	for i := range b.now.Load().objects.Adapters {
 		x := &b.now.Load().objects.Adapters[i]
-		id := proto.Component{Type: x.Type, App: cleanName(x.App), Name: cleanName(x.Name), Hash: x.Hash}
-		if x.Type == kind && b.streams.has(id.Group()) {
+		if id := x.id(); x.Type == kind && b.streams.has(id.Group()) {
 			text, err := json.Marshal(spec)
 			if err != nil {
 				return routed{}, asFailure(err)

@@ -72,7 +72,7 @@ func (b *bound) bindRoutes() map[string][]*Rule {
 	rules := map[string][]*Rule{}
 	for _, name := range sortedKeys(b.d.Components) {
 		c := b.d.Components[name]
-		target := proto.Component{Type: c.Type, App: b.app, Name: cleanName(name), Hash: c.Hash}
+		target := b.d.id(name)
 		for _, r := range c.Routes {
 			rule, err := CompileRule(r.ID, r.Rule, b.vars)
 			if err != nil {

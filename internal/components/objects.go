@@ -401,17 +401,27 @@ func varsOf(m map[string]any) (Vars, error) {
 
 func (d *Deployment) available() bool { return d.Available == nil || *d.Available }
 
+// id is who a component of the platform is.
+func (x *Identity) id() proto.Component {
+	return proto.Component{Type: x.Type, App: cleanName(x.App), Name: cleanName(x.Name), Hash: x.Hash}
+}
+
+// id is who a component of the deployment is.
+func (d *Deployment) id(name string) proto.Component {
+	c := d.Components[name]
+	return proto.Component{Type: c.Type, App: cleanName(d.App), Name: cleanName(name), Hash: c.Hash}
+}
+
 // groups are all groups of components that there may be.
 func (o *Objects) groups() (list []proto.Component) {
 	for i := range o.Adapters {
-		x := &o.Adapters[i]
-		list = append(list, proto.Component{Type: x.Type, App: cleanName(x.App), Name: cleanName(x.Name), Hash: x.Hash})
+		list = append(list, o.Adapters[i].id())
 	}
 	seen := map[string]bool{} // components are shared by deployments
 	for _, name := range sortedKeys(o.Deployments) {
 		d := o.Deployments[name]
 		for _, c := range sortedKeys(d.Components) {
-			id := proto.Component{Type: d.Components[c].Type, App: cleanName(d.App), Name: cleanName(c), Hash: d.Components[c].Hash}
+			id := d.id(c)
 			if !seen[id.Address()] {
 				seen[id.Address()] = true
 				list = append(list, id)
