@@ -153,7 +153,7 @@ func (ln *line) leave() (busy bool) {
 
 // mayPass tells whether a neighbour may send by a plan. What it may changes without the table, and so it is asked each time.
 func (c *conn) mayPass(l *inlink, address string) bool {
-	if c.dialled == nil || c.dialled.neighbour == nil || l.replies || c.dialled.neighbour.May == nil {
+	if !l.isNeighbour() || c.dialled.neighbour.May == nil {
 		return true
 	}
 	return c.dialled.neighbour.May(address)

@@ -217,14 +217,13 @@ func (n *Node) route(l *inlink, m *Message, scratch *[]routetable.Group) *plan {
 	}
 	p := l.plans.noTo
 	shares := hasTo && !l.hasTarget && !l.c.direct && l.inside == ""
+	if shares {
+		if p := n.shared.get(n, s, l.own, to); p != nil {
+			return p
+		}
+	}
 	if hasTo {
-		p = nil
-		if shares {
-			p = n.shared.get(n, s, l.own, to)
-		}
-		if p == nil && len(l.plans.byTo) > 0 {
-			p = l.plans.byTo[string(to)]
-		}
+		p = l.plans.byTo[string(to)]
 	}
 	if p != nil && p.holds(n, s) {
 		return p

@@ -71,7 +71,11 @@ func (r *Reader) Room(need int) {
 	}
 	have := r.end - r.start
 	if r.moved += have; need > len(buf) && have > len(buf)/2 || len(buf) < easeSize && need > len(buf)/4 && r.moved > len(buf) {
-		bigger := Get(max(min(need, 2*len(buf)), len(buf)+1))
+		size := 2 * len(buf)
+		if need > len(buf) {
+			size = min(size, need)
+		}
+		bigger := Get(size)
 		copy(*bigger, buf[r.start:r.end])
 		Put(r.bufp)
 		r.bufp, r.moved = bigger, 0
