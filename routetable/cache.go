@@ -14,6 +14,7 @@ import (
 type caches struct {
 	rows    atomic.Pointer[rowCache]
 	matches atomic.Pointer[matchCache]
+	compact atomic.Pointer[compact]
 }
 
 // rowCache is rows made of their records, at the place that their slot gives: a table that fits has a place for each. What is in a place

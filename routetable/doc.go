@@ -11,7 +11,8 @@
 //	snapshot.go             the immutable table that readers hold
 //	record.go, arena.go     a row as bytes without pointers, and the chunks that hold them
 //	parray.go, hmap.go, order.go    persistent array, multimap and tree: records by slot, slots by hash, rows in table order
-//	index.go                which rows may fit an address
+//	index.go, outline.go    which rows may fit an address
+//	compact.go              the same in a table of few rows
 //	cache.go                rows made of records; what addresses led to, and whether that still holds
 //	pattern.go, wild.go, glob.go    dialects of patterns; their matchers
 //	lookup.go, expand.go    groups, match modes, fallback, the routing address; "$1" in addresses, and whether the result may be used
@@ -32,7 +33,8 @@
 // rows), and filters of bits tell which of the address's own keys are worth a look. Each slot that comes out leads by the array of refs to its
 // record; the row is taken from the row cache, or made of its record where the record may fit, and matched. A lookup waits for memory more than
 // for anything else, so each step is done for all candidates before the next. The rows are sorted into table order, and lookup.go makes
-// groups of them.
+// groups of them. Tables of few rows, of which most are, have a simpler index of the whole snapshot, made when lookups have asked for it often
+// enough: sets of rows by the segments that they take.
 //
 // An edit (Plan, by whoever has the turn) copies the newest snapshot, which is a handful of words, and does its ops on the copy: it writes
 // a record behind the others in the arena, its ref to the row's slot, the row's place to the order tree, its hashes to the index. Each copies

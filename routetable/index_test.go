@@ -2,6 +2,7 @@ package routetable
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -74,12 +75,29 @@ func TestIndexAgainstScan(t *testing.T) {
 						t.Fatalf("%q: got %s, want %s in\n%s", addr, texts(got), texts(want), strings.Join(rowTexts(s), "\n"))
 					}
 				}
-				if got := idsOf(s.LookupUncached(nil, addr, nil)); !sameRows(got, want) {
-					t.Fatalf("%q uncached: got %s, want %s", addr, texts(got), texts(want))
+				for way := range waysOf(s) {
+					if got := idsOf(s.LookupUncached(nil, addr, nil)); !sameRows(got, want) {
+						t.Fatalf("%q %s: got %s, want %s in\n%s", addr, way, texts(got), texts(want), strings.Join(rowTexts(s), "\n"))
+					}
 				}
 			}
 		}
 	})
+}
+
+// waysOf gives the ways to find rows that the snapshot has, while lookups go each of them.
+func waysOf(s *Snapshot) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		none, c := &compact{generation: s.generation}, &compact{generation: s.generation}
+		c.fill(s)
+		for _, one := range []*compact{none, c} {
+			one.made.Store(true)
+			s.caches.compact.Store(one)
+			if !yield(map[bool]string{false: "by the index", true: "by the compact index"}[one.exact != nil]) {
+				return
+			}
+		}
+	}
 }
 
 // TestMayFitIsNecessary holds the quick look at a pattern's text to its matcher.
@@ -391,8 +409,10 @@ func TestLongPaths(t *testing.T) {
 					want++
 				}
 			}
-			if got := len(s.LookupUncached(nil, a, nil)); got != want {
-				t.Fatalf("%q finds %d rows, want %d among\n%s", a, got, want, strings.Join(rowTexts(s), "\n"))
+			for way := range waysOf(s) {
+				if got := len(s.LookupUncached(nil, a, nil)); got != want {
+					t.Fatalf("%s: %q finds %d rows, want %d among\n%s", way, a, got, want, strings.Join(rowTexts(s), "\n"))
+				}
 			}
 			found += want
 		}

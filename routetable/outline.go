@@ -54,11 +54,10 @@ type segments struct {
 	text   strings.Builder
 }
 
-// pathPart is one segment: its hash, or that it has a wildcard.
+// pathPart is one segment: its text, or that it has a wildcard.
 type pathPart struct {
-	hash  uint64
-	empty bool
-	wild  bool
+	text string
+	wild bool
 }
 
 // read reads the segments of a form. One with too many has no literals.
@@ -84,7 +83,7 @@ func (p *segments) read(f *form) {
 	p.step()
 	for _, list := range [][]pathPart{p.before, p.after} {
 		for i := range list {
-			if !list[i].wild && !list[i].empty {
+			if !list[i].wild && list[i].text != "" {
 				p.literals++
 			}
 		}
@@ -123,7 +122,7 @@ func (p *segments) wildcard(deep bool) {
 // step ends a segment.
 func (p *segments) step() {
 	text := p.text.String()
-	p.under.hash, p.under.empty = hashSegment(text), text == ""
+	p.under.text = text
 	switch {
 	case p.inDeep: // a part of the free place
 		p.more = p.more || len(text) > 1
@@ -150,14 +149,14 @@ func (p *segments) outline() (o outline, key uint64) {
 		if one.wild {
 			wild |= 1 << i
 		} else {
-			sum += fromStart(one.hash, i)
+			sum += fromStart(hashSegment(one.text), i)
 		}
 	}
 	for i := range p.after {
 		if one := p.after[len(p.after)-1-i]; one.wild {
 			wildEnd |= 1 << i
 		} else {
-			sum += fromEnd(one.hash, i)
+			sum += fromEnd(hashSegment(one.text), i)
 		}
 	}
 	o = newOutline(len(p.before), len(p.after), p.deep, wild, wildEnd)

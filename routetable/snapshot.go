@@ -241,10 +241,14 @@ func (s *Snapshot) rowsFor(dst []*Route, addr string, hash uint64) []*Route {
 	if len(addr) > MaxTextBytes {
 		return dst
 	}
+	base := len(dst)
+	if c := s.compact(); c != nil {
+		dst = c.find(dst, addr, hash)
+		return dst[:base+sortRoutes(dst[base:])]
+	}
 	var p probes
 	s.index.find(&p, addr, hash)
 	slots := p.slots()
-	base := len(dst)
 	m := matching{addr: addr, cache: s.caches.rows.Load()}
 	for len(slots) > sideBySide {
 		dst = s.matchSlots(dst, slots[:sideBySide], &m)
@@ -318,6 +322,9 @@ func (m *matching) fit(r *Route) bool {
 // sortRoutes puts rows in table order, each once, and returns how many they are: a row is found once for each of its forms that fits, and a false
 // yes of a filter finds a row again.
 func sortRoutes(rows []*Route) int {
+	if len(rows) < 2 {
+		return len(rows)
+	}
 	if len(rows) > 16 {
 		slices.SortFunc(rows, compareRoutes)
 		return len(slices.CompactFunc(rows, func(a, b *Route) bool { return a.ID == b.ID }))
