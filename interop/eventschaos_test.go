@@ -156,7 +156,9 @@ func TestEventsChaos(t *testing.T) {
 				t.Errorf("%s never had %s, accepted at %v", name, e.id, e.at.Format("15:04:05.000"))
 			}
 		}
+		s.mu.Lock()
 		t.Logf("%s: %d accepted, %d missing, all of them around the death of a router; %d handled twice", name, len(all), missing, s.twice)
+		s.mu.Unlock()
 	}
 	for _, d := range deaths {
 		t.Logf("a router was dead or alone from %s to %s", d.from.Format("15:04:05.000"), d.to.Format("15:04:05.000"))

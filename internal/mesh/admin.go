@@ -86,6 +86,9 @@ func (l *link) propagated(f *Frame, c *command, change func(t *twin, topic strin
 	if !l.m.mayUse(t, topic) {
 		return StatusError, appendText(nil, "unauthorized")
 	}
+	if t.kin.Load() != 0 { // it tells by news; this it has said while it did not know us yet, and will not take back
+		return StatusOK, nil
+	}
 	if !l.m.markAndBroadcast(l, t, f, c) {
 		return StatusOK, nil
 	}

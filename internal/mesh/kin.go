@@ -121,6 +121,18 @@ func (k *kin) own() (list []news) {
 	return list
 }
 
+// unsay notes that routers of other kinds are to be told that rows have gone of which a command told them. Called under the lock.
+func (k *kin) unsay(gone []*routetable.Route) {
+	n := &k.m.names
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range gone {
+		if isAnnounced(r.Pattern) && n.rows[r.Pattern] == 0 {
+			k.learned[r.Pattern] = false
+		}
+	}
+}
+
 // thingOf gives the topic or method that a pattern of the table is.
 func thingOf(pattern string) (t thing, ok bool) {
 	if topic, ok := strings.CutPrefix(pattern, "topic:"); ok {
@@ -169,8 +181,9 @@ func (k *kin) up(t *twin, mark uint64) {
 	}
 	k.m.kinCount.Add(1)
 	k.near[mark] = append(k.near[mark], t)
-	k.m.do(t.name, admin.Setup{Origin: originOf(t.name) + "c"})
+	said, _ := k.m.do(t.name, admin.Setup{Origin: originOf(t.name) + "c"}) // by commands, before it knew us
 	list := k.own()
+	k.unsay(said.Removed)
 	if n, ok := k.atlas.tell(thing{thingLink, linkName(mark)}, true); ok {
 		list = append(list, n)
 	}

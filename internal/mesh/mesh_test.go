@@ -257,3 +257,32 @@ func TestManyTopicsAreKnown(t *testing.T) {
 	knows(late)
 	t.Logf("a router that comes later knows them in %v", time.Since(began))
 }
+
+// TestCommandsOfOneOfOurKind has a router say by commands what it has, before it is known for one of our kind and after: that is gone then, here and where it was
+// passed on to.
+func TestCommandsOfOneOfOurKind(t *testing.T) {
+	r := startRouter(t, Options{})
+	foreign := r.dial("foreign", "ws")
+	foreign.ask(&Frame{Type: Identity, Name: []byte("foreign"), Data: []byte{0xa1, 0x62, 'w', 's', 1}})
+	east := r.dial("east", "ws")
+	east.ask(&Frame{Type: Identity, Name: []byte("east"), Data: []byte{0xa1, 0x62, 'w', 's', 1}})
+	east.admin("before", "subscribe")
+	r.knows("topic:before", 1)
+	east.admin("__config__", "setup", "exposers", "[]", "subscribers", `["before"]`, "fingerpost", "7")
+	east.admin("behind", "subscribe")
+	for _, pattern := range []string{"topic:before", "topic:behind"} {
+		r.knows(pattern, 0)
+	}
+	var told []string
+	for len(told) < 2 {
+		f := foreign.next()
+		c, err := parseCommand(f.Data)
+		if f.Type != Admin || err != nil {
+			t.Fatalf("foreign got %v: %v", f, err)
+		}
+		told = append(told, *c.Cmd+" "+string(f.Name))
+	}
+	if want := []string{"subscribe before", "unsubscribe before"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}

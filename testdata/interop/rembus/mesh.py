@@ -42,11 +42,11 @@ class Foreign(Component):
         await super().take(m)
 
 
-async def until(what, check, wait=60):
+async def until(what, check, more=str):
     """Waits for what routers have to tell each other first."""
-    end = asyncio.get_running_loop().time() + wait
+    end = asyncio.get_running_loop().time() + 45
     while not await check():
-        assert asyncio.get_running_loop().time() < end, f"it does not come that {what}"
+        assert asyncio.get_running_loop().time() < end, f"it does not come that {what}{more()}"
         await asyncio.sleep(0.02)
 
 
@@ -73,9 +73,11 @@ async def known(url, n, wanted, unwanted=()):
         exposed, subscribed = await c.ask(IDENTITY, f"asks{n}")
         await c.close()
         have = set(exposed) | set(subscribed)
-        return set(wanted) <= have and not have & set(unwanted)
+        lacks[:] = sorted(set(wanted) - have) + ["!" + x for x in sorted(have & set(unwanted))]
+        return not lacks
 
-    await until(f"router {n} knows {wanted} and not {unwanted}", is_known)
+    lacks = []
+    await until(f"router {n} knows {wanted} and not {unwanted}", is_known, lambda: f": {lacks} are wrong")
 
 
 async def every_publish_once(pubs, subs, round):
