@@ -25,6 +25,7 @@ type Connection struct {
 	Mechanism string // of SASL; empty where there was none
 	Role      string // at $management
 	NodeID    string // of one of our kind
+	Hop       string // the peer that it was dialled for, or the neighbour that it is of; empty: a client's
 	Since     time.Time
 	Links     int
 	Received  uint64 // messages
@@ -76,7 +77,7 @@ func (n *Node) Connections() []Connection {
 			Since: time.Unix(0, c.since), Received: c.received, Sent: c.sent,
 		}
 		if c.dialled != nil {
-			x.Role = admin.RoleNone.String()
+			x.Role, x.Hop = admin.RoleNone.String(), endpointText(&c.dialled.endpoint)
 		}
 		c.c.Engine.Links(func(*engine.Link) { x.Links++ })
 		c.c.Mutex().Unlock()

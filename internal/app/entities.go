@@ -57,7 +57,7 @@ func registerNode(core *admin.Core, n *forwarder.Node, r *relay.Broker, ev *even
 	})
 	core.Register(nodeEntities{
 		"peer", []string{"class", "hop", "state", "remote", "nodeId", "waiting"},
-		func() []admin.Entity { return slices.Concat(listMesh(m), listRouters(n, ev)) },
+		func() []admin.Entity { return listPeers(m, n, ev) },
 	})
 	core.Register(nodeEntities{
 		"unrouted", []string{"address", "reason", "count", "first", "last"},
@@ -158,9 +158,11 @@ func peerEntity(id, name, class, hop, state, remote, nodeID string, waiting int)
 	}
 }
 
-// listMesh gives the routers and components of Rembus; those that are away are there while something waits for them.
-func listMesh(m *mesh.Mesh) []admin.Entity {
+// listPeers gives the routers and components of Rembus, and the routers of our kind at the other end of connections of AMQP, each once, by the name
+// that it has for itself where it told one, and those that events are linked with. Those of Rembus that are away are there while something waits for them.
+func listPeers(m *mesh.Mesh, n *forwarder.Node, ev *events.Router) []admin.Entity {
 	list := []admin.Entity{}
+	at := map[string]admin.Entity{} // routers of the mesh, by their hop
 	for _, p := range m.Peers(maxPeers) {
 		class, state := "rembus", "away"
 		if p.Router {
@@ -169,19 +171,20 @@ func listMesh(m *mesh.Mesh) []admin.Entity {
 		if p.Connected {
 			state = "connected"
 		}
-		list = append(list, peerEntity(p.Hop, p.Name, class, p.Hop, state, p.Remote, "", p.Waiting+p.Asked))
-	}
-	return list
-}
-
-// listRouters gives the routers of our kind at the other end of connections of AMQP, whoever dialled, and those that events are linked with.
-func listRouters(n *forwarder.Node, ev *events.Router) []admin.Entity {
-	list := []admin.Entity{}
-	for _, c := range n.Connections() {
-		if c.NodeID != "" {
-			id := strconv.FormatUint(c.ID, 10)
-			list = append(list, peerEntity(id, c.Container, "router", "", "connected", c.Remote, c.NodeID, 0))
+		e := peerEntity(p.Hop, p.Name, class, p.Hop, state, p.Remote, "", p.Waiting+p.Asked)
+		if list = append(list, e); p.Router {
+			at[p.Hop] = e
 		}
+	}
+	for _, c := range n.Connections() {
+		if c.NodeID == "" {
+			continue
+		}
+		if e := at[c.Hop]; e != nil {
+			e["name"], e["nodeId"] = c.Container, c.NodeID
+			continue
+		}
+		list = append(list, peerEntity(strconv.FormatUint(c.ID, 10), c.Container, "router", c.Hop, "connected", c.Remote, c.NodeID, 0))
 	}
 	for _, c := range ev.Connections() {
 		if c.Router {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,7 +194,7 @@ func (l logLines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A router lists its neighbours of the mesh: those that connect, and those that it connects to.
+// A router lists its neighbours of the mesh once each, by their own names: those that connect, and those that it connects to.
 func TestPeersAreListed(t *testing.T) {
 	start := func(text string) (*App, string) {
 		t.Helper()
@@ -210,13 +209,18 @@ func TestPeersAreListed(t *testing.T) {
 	}
 	hub, url := start("name: hub\nlisteners: [{url: 'rembus+ws://127.0.0.1:0'}]")
 	leaf, _ := start("name: leaf\nlisteners: [{url: 'rembus+ws://127.0.0.1:0'}]\nmesh: {peers: [{url: '" + url + "'}]}")
-	is := func(e admin.Entity) bool {
-		return e["class"] == "rembus-router" && e["state"] == "connected" && e["hop"] == "peer:leaf" // the link's name, at both ends
-	}
-	for _, at := range []*App{hub, leaf} {
-		for until := time.Now().Add(20 * time.Second); !slices.ContainsFunc(listMesh(at.mesh), is); time.Sleep(5 * time.Millisecond) {
+	for at, name := range map[*App]string{hub: "leaf", leaf: "hub"} {
+		list := func() []admin.Entity { return listPeers(at.mesh, at.node, at.events) }
+		is := func(e admin.Entity) bool { // the hop is the link's name, at both ends
+			return e["class"] == "rembus-router" && e["name"] == name && e["state"] == "connected" && e["hop"] == "peer:leaf" && e["nodeId"] != ""
+		}
+		for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			got := list()
+			if len(got) == 1 && is(got[0]) {
+				break
+			}
 			if time.Now().After(until) {
-				t.Fatalf("%s has no such peer: %v", at.config.Name, listMesh(at.mesh))
+				t.Fatalf("%s has these peers: %v", at.config.Name, got)
 			}
 		}
 	}

@@ -103,7 +103,7 @@ func peersCommand(r *run) *cobra.Command {
 		verb: "peers", kind: "peer", short: "list the neighbours: other routers, and components of the mesh",
 		long: `Peers lists the neighbours of the router. Class: router (another Fingerpost router, at the other end of a connection of AMQP, whoever dialled);
 rembus-router and rembus (a router, a component of the mesh); event-router (a router that events are linked with). Hop is what rows name it by; with routers
-of the mesh that and name are the link's, the same at both ends. Those of the mesh that are away are listed while something waits for them.`,
+of the mesh it is the link's name, the same at both ends. Those of the mesh that are away are listed while something waits for them.`,
 		columns: []viewColumn{
 			{"NAME", "name", false}, {"CLASS", "class", false}, {"HOP", "hop", false}, {"STATE", "state", false}, {"REMOTE", "remote", false},
 			{"WAITING", "waiting", false}, {"NODE-ID", "nodeId", true},
