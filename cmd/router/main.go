@@ -146,7 +146,7 @@ func (f *flags) load() (app.Config, error) {
 		c.State = f.state
 	}
 	if f.http != "" {
-		c.HTTP.Listen = f.http
+		c.ListenHTTP(f.http)
 	}
 	if f.relayKeys != "" {
 		c.Relay.Keys = f.relayKeys

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -43,8 +44,9 @@ type Config struct {
 	NATS             NATS       `yaml:"nats"`
 	TableCredentials bool       `yaml:"tableCredentials"` // users and passwords in the addresses of rows are used
 
-	file  string         // that it was read from
-	where map[string]pos // of its keys, by path: listeners[0].tls.cert
+	file  string            // that it was read from
+	where map[string]pos    // of its keys, by path: listeners[0].tls.cert
+	flags map[string]string // that stand for what the file says, by path
 }
 
 // pos is a place in a file.
@@ -198,17 +200,28 @@ func parseConfig(text []byte) (Config, error) {
 	return c, nil
 }
 
-// Listen puts listeners on URLs in the place of those of the file.
+// Listen puts listeners on URLs, those of --listen, in the place of those of the file.
 func (c *Config) Listen(urls []string) {
 	c.Listeners = nil
 	for _, u := range urls {
 		c.Listeners = append(c.Listeners, Listener{URL: u})
 	}
-	for path := range c.where {
-		if strings.HasPrefix(path, "listeners") {
-			delete(c.where, path)
-		}
+	c.given("listeners", "--listen")
+}
+
+// ListenHTTP puts the HTTP listener where --http says.
+func (c *Config) ListenHTTP(address string) {
+	c.HTTP.Listen = address
+	c.given("http.listen", "--http")
+}
+
+// given notes that what is at a path, and below it, comes from a flag: what is wrong with it is said of that.
+func (c *Config) given(path, flag string) {
+	maps.DeleteFunc(c.where, func(at string, _ pos) bool { return strings.HasPrefix(at, path) })
+	if c.flags == nil {
+		c.flags = map[string]string{}
 	}
+	c.flags[path] = flag
 }
 
 // places notes where the values of a document are, by path.
@@ -226,11 +239,14 @@ func places(n *yaml.Node, path string, where map[string]pos) {
 	}
 }
 
-// at says where the configuration says what is wrong: at a path, or at the nearest one around it that it has.
+// at says where the configuration says what is wrong: at a path, or at the nearest one around it that it has, or by the flag.
 func (c *Config) at(path string, err error) error {
 	for at := path; at != ""; {
 		if p, ok := c.where[at]; ok {
 			return fmt.Errorf("%s: line %d: column %d: %s: %w", c.file, p.line, p.column, path, err)
+		}
+		if flag, ok := c.flags[at]; ok {
+			return fmt.Errorf("%s: %w", flag, err)
 		}
 		at = at[:max(strings.LastIndexAny(at, ".["), 0)]
 	}
@@ -385,10 +401,10 @@ func (h *HTTP) check() (key string, err error) {
 	if h.on() {
 		_, port, err := net.SplitHostPort(h.Listen)
 		if err != nil {
-			return ".listen", fmt.Errorf("http %q: write HOST:PORT, or off", h.Listen)
+			return ".listen", fmt.Errorf("%q: write HOST:PORT, or off", h.Listen)
 		}
 		if err := checkPort(port); err != nil {
-			return ".listen", fmt.Errorf("http %q: %w", h.Listen, err)
+			return ".listen", fmt.Errorf("%q: %w", h.Listen, err)
 		}
 	}
 	if (h.TLS != TLS{}) && (h.TLS.Cert == "" || h.TLS.Key == "") {
@@ -462,22 +478,22 @@ var listenSchemes = []string{"amqp", "amqps", "ws", "wss", "rembus+ws", "rembus+
 func listenAddress(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "", fmt.Errorf("listen %q: not a URL: write amqp://127.0.0.1:5672", text)
+		return "", fmt.Errorf("%q: not a URL: write amqp://127.0.0.1:5672", text)
 	}
 	switch {
 	case !slices.Contains(listenSchemes, u.Scheme):
-		return "", fmt.Errorf("listen %q: scheme %q is not offered: write amqp://HOST:PORT, or %s", text, u.Scheme, strings.Join(listenSchemes[1:], ", "))
+		return "", fmt.Errorf("%q: scheme %q is not offered: write amqp://HOST:PORT, or %s", text, u.Scheme, strings.Join(listenSchemes[1:], ", "))
 	case u.Scheme[0] == 'w' && u.Port() == "":
-		return "", fmt.Errorf("listen %q: write %s://HOST:PORT", text, u.Scheme)
+		return "", fmt.Errorf("%q: write %s://HOST:PORT", text, u.Scheme)
 	case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Host == "":
-		return "", fmt.Errorf("listen %q: write %s://HOST:PORT and nothing more", text, u.Scheme)
+		return "", fmt.Errorf("%q: write %s://HOST:PORT and nothing more", text, u.Scheme)
 	}
 	host, port := u.Hostname(), u.Port()
 	if port == "" {
 		port = map[string]string{"amqp": "5672", "amqps": "5671", "rembus+ws": "8338", "rembus+wss": "8338", "rembus+tcp": "8337", "rembus+tls": "8337"}[u.Scheme]
 	}
 	if err := checkPort(port); err != nil {
-		return "", fmt.Errorf("listen %q: %w", text, err)
+		return "", fmt.Errorf("%q: %w", text, err)
 	}
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"

@@ -85,7 +85,7 @@ func TestBadConfigurations(t *testing.T) {
 		{"listeners: [{url: amqp://x:99999}]", "out of range"},
 		{"anonymousRole: king", "no such role"},
 		{"http: {listen: nonsense}", "write HOST:PORT"},
-		{"http: {listen: '127.0.0.1:65536'}", `http.listen: http "127.0.0.1:65536": port "65536" is out of range`},
+		{"http: {listen: '127.0.0.1:65536'}", `http.listen: "127.0.0.1:65536": port "65536" is out of range`},
 		{"http: {listen: '127.0.0.1:-1'}", `port "-1" is out of range`},
 		{"listeners: [{url: 'amqp://127.0.0.1:-1'}]", "not a URL"},
 		{"http: {listen: '127.0.0.1:0', tls: {cert: a}}", "line 1: column 36: http.tls: write tls: {cert: FILE, key: FILE}"},
@@ -109,6 +109,37 @@ func TestBadConfigurations(t *testing.T) {
 		}
 		if err := Check(got); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: got %v, want %s", c.text, err, c.want)
+		}
+	}
+}
+
+// What a flag says is told by the flag's name, and not by a key of a file that there may not be.
+func TestBadFlagsAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		set        func(*Config)
+	}{
+		{"a scheme", `--listen: "foo": scheme "" is not offered`, func(c *Config) { c.Listen([]string{"amqp://127.0.0.1:0", "foo"}) }},
+		{"twice", "--listen: amqp://127.0.0.1:1 is there already", func(c *Config) { c.Listen([]string{"amqp://127.0.0.1:1", "amqp://127.0.0.1:1"}) }},
+		{"TLS", "--listen: amqps://127.0.0.1:0 needs tls: {cert: FILE, key: FILE}, in a configuration file", func(c *Config) { c.Listen([]string{"amqps://127.0.0.1:0"}) }},
+		{"HTTP", `--http: "foo": write HOST:PORT, or off`, func(c *Config) { c.ListenHTTP("foo") }},
+		{"another key of HTTP", `line 3: column 18: http.origins[0]: "app"`, func(c *Config) { c.ListenHTTP("127.0.0.1:0") }},
+		{"another key", "line 2: column 16: anonymousRole: ", func(c *Config) { c.Listen([]string{"amqp://127.0.0.1:0"}) }},
+	} {
+		text := "listeners: [{url: 'amqp://127.0.0.1:0'}]\n"
+		switch c.name {
+		case "another key":
+			text += "anonymousRole: king"
+		case "another key of HTTP":
+			text += "name: a\nhttp: {origins: [app]}"
+		}
+		got, err := parseConfig([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.set(&got)
+		if err := Check(got); err == nil || !strings.Contains(err.Error(), c.want) || strings.HasPrefix(c.want, "--") && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
 		}
 	}
 }

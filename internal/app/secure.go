@@ -356,7 +356,7 @@ func (l *Listener) check(hasUsers bool) (key string, err error) {
 	}
 	switch {
 	case l.secure() && (l.TLS.Cert == "" || l.TLS.Key == ""):
-		return ".tls", fmt.Errorf("%s needs tls: {cert: FILE, key: FILE}", l.URL)
+		return ".tls", fmt.Errorf("%s needs tls: {cert: FILE, key: FILE}, in a configuration file", l.URL)
 	case !l.secure() && l.TLS != TLS{}:
 		return ".tls", fmt.Errorf("%s has no TLS: write amqps:// or wss://", l.URL)
 	case isRembus(l.URL) && (len(l.SASL) > 0 || l.AllowInsecurePlain || l.Direct):
