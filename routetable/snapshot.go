@@ -73,6 +73,31 @@ func (s *Snapshot) RoutesFrom(n int) iter.Seq[*Route] {
 	}
 }
 
+// Where gives the rows whose pattern and origin are taken: how many they are, and those from the one at place i among them on, in table order. It
+// looks at every row, for some 50 ns each, and makes only those that are asked for.
+func (s *Snapshot) Where(takes func(pattern, origin string) bool) (n int, from func(i int) iter.Seq[*Route]) {
+	s.records(func(rec record) bool {
+		if takes(rec.pattern(), rec.origin()) {
+			n++
+		}
+		return true
+	})
+	return n, func(i int) iter.Seq[*Route] {
+		return func(yield func(*Route) bool) {
+			left := i
+			s.records(func(rec record) bool {
+				if !takes(rec.pattern(), rec.origin()) {
+					return true
+				}
+				if left--; left >= 0 {
+					return true
+				}
+				return yield(s.decode(rec, 0))
+			})
+		}
+	}
+}
+
 // records gives the records in table order.
 func (s *Snapshot) records(yield func(record) bool) {
 	s.order.each(0, func(k orderKey) bool { return yield(s.record(k.slot)) })

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -17,7 +18,7 @@ const (
 
 // handleQuery answers rows of attributes over the entities of a type, or of all types. The answer's properties are
 // snapshot, for the next page, and total, the number of entities. A page may be shorter than asked for. Where the request
-// names a pattern, of the routes only those of that pattern are answered, unless they are more than a page.
+// names a pattern, an origin or a space, of the routes only those are answered.
 func (c *Core) handleQuery(caller Caller, q request) (answer, error) {
 	if err := caller.may(RoleViewer, "QUERY"); err != nil {
 		return answer{}, err
@@ -40,7 +41,7 @@ func (c *Core) handleQuery(caller Caller, q request) (answer, error) {
 	default:
 		return answer{}, refuse(StatusBadRequest, "QUERY: the body must be a map with attributeNames, got %s", kindOf(b))
 	}
-	for _, name := range []string{"entityType", "offset", "count", "snapshot", "pattern"} {
+	for _, name := range []string{"entityType", "offset", "count", "snapshot", "pattern", "origin", "space"} {
 		if _, there := q.properties[name]; !there && body[name] != nil {
 			q.properties[name] = body[name]
 		}
@@ -84,21 +85,51 @@ type asked struct {
 	from func(i int) iter.Seq[*routetable.Route]
 }
 
-// routesAsked gives all routes, or those of the pattern that the request names.
+// routesAsked gives all routes, or those of the pattern, the origin and the space that the request names.
 func routesAsked(s *routetable.Snapshot, properties args) (asked, error) {
-	all := asked{s, s.Len(), s.RoutesFrom}
-	if !properties.has("pattern") {
-		return all, nil
+	f := RouteFilter{OfPattern: properties.has("pattern")}
+	for name, field := range map[string]*string{"pattern": &f.Pattern, "origin": &f.Origin, "space": &f.Space} {
+		text, err := properties.text(name)
+		if err != nil {
+			return asked{}, err
+		}
+		*field = text
 	}
-	pattern, err := properties.text("pattern")
-	if err != nil {
-		return all, err
+	if f == (RouteFilter{}) {
+		return asked{s, s.Len(), s.RoutesFrom}, nil
 	}
-	rows, ok := s.RowsOf(pattern, maxPageRows)
-	if !ok {
-		return all, nil
+	if rows, ok := s.RowsOf(f.Pattern, maxPageRows); ok && f.OfPattern {
+		rows = slices.DeleteFunc(slices.Clone(rows), func(r *routetable.Route) bool { return !f.Takes(r.Pattern, originOf(r)) })
+		return asked{s, len(rows), func(i int) iter.Seq[*routetable.Route] { return slices.Values(rows[i:]) }}, nil
 	}
-	return asked{s, len(rows), func(i int) iter.Seq[*routetable.Route] { return slices.Values(rows[i:]) }}, nil
+	n, from := s.Where(f.Takes)
+	return asked{s, n, from}, nil
+}
+
+// RouteFilter says which routes a QUERY is about.
+type RouteFilter struct {
+	OfPattern bool // those of Pattern alone, as text
+	Pattern   string
+	Origin    string // the origin itself, or what begins with it and a slash or a colon; empty: any
+	Space     string // a reserved scheme, or PlainSpace; empty: any
+}
+
+// PlainSpace is the space of names without a reserved scheme.
+const PlainSpace = "plain"
+
+// Takes tells whether a row of a pattern and an origin is among them.
+func (f RouteFilter) Takes(pattern, origin string) bool {
+	if f.OfPattern && pattern != f.Pattern {
+		return false
+	}
+	if rest, ok := strings.CutPrefix(origin, strings.TrimRight(f.Origin, "/:")); f.Origin != "" && !(ok && (rest == "" || rest[0] == '/' || rest[0] == ':')) {
+		return false
+	}
+	if f.Space == "" {
+		return true
+	}
+	scheme, ok := routetable.ReservedScheme(pattern)
+	return ok && scheme == f.Space || !ok && f.Space == PlainSpace
 }
 
 func clampInt(n uint64) int { return int(min(n, math.MaxInt32)) }

@@ -8,21 +8,63 @@ import (
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-// Of a pattern with more rows than a page, a QUERY answers as if it named none: the pages stay cheap, and who asks looks at each row anyway.
-func TestQueryOfAPatternWithManyRows(t *testing.T) {
+// A QUERY that names a pattern, an origin or a space has those rows alone, page by page, however many they are.
+func TestQueryOfSomeRows(t *testing.T) {
 	table := routetable.New()
-	ops := []routetable.Op{{Verb: routetable.VerbAdd, Route: routetable.NewRoute("other", "amqp://h")}}
-	for i := range maxPageRows + 1 {
-		ops = append(ops, routetable.Op{Verb: routetable.VerbAdd, Route: routetable.NewRoute("many", fmt.Sprintf("amqp://h%d", i))})
+	const many = maxPageRows + 1
+	var ops []routetable.Op
+	add := func(pattern, address, origin string) {
+		r := routetable.NewRoute(pattern, address)
+		r.Origin = origin
+		ops = append(ops, routetable.Op{Verb: routetable.VerbAdd, Route: r})
 	}
+	for i := range many {
+		add("many", fmt.Sprintf("amqp://h%d", i), "")
+	}
+	add("topic:t", "peer:a", "peer:a/1/s1")
+	add("topic:t", "peer:ab", "peer:ab/1/s1")
+	add("rpc:t", "peer:a", "peer:a/1/s2")
+	add("TOPIC:t", "amqp://h", "")
 	if _, err := table.Apply(ops...); err != nil {
 		t.Fatal(err)
 	}
-	for pattern, want := range map[string]int{"many": len(ops), "other": 1, "none": 0} {
-		got, err := routesAsked(table.Snapshot(), args{"pattern": pattern})
-		if err != nil || got.n != want {
-			t.Errorf("%s: got %d routes, %v, want %d", pattern, got.n, err, want)
+	for _, c := range []struct {
+		name       string
+		properties args
+		want       int
+		first      string // the address of the first row but one, or of the only one
+	}{
+		{"all", args{}, many + 4, "amqp://h1"},
+		{"a pattern with more rows than a page", args{"pattern": "many"}, many, "amqp://h1"},
+		{"a pattern and an origin", args{"pattern": "topic:t", "origin": "peer:a"}, 1, "peer:a"},
+		{"no such pattern", args{"pattern": "none"}, 0, ""},
+		{"the empty pattern", args{"pattern": ""}, 0, ""},
+		{"operator", args{"origin": "operator"}, many + 1, "amqp://h1"},
+		{"all peers", args{"origin": "peer"}, 3, "peer:ab"},
+		{"a peer", args{"origin": "peer:a/"}, 2, "peer:a"},
+		{"half a name", args{"origin": "pee"}, 0, ""},
+		{"a space, whatever its case", args{"space": "topic"}, 3, "peer:ab"},
+		{"plain", args{"space": "plain"}, many, "amqp://h1"},
+		{"a space and an origin", args{"space": "rpc", "origin": "peer"}, 1, "peer:a"},
+		{"no such space", args{"space": "web"}, 0, ""},
+	} {
+		got, err := routesAsked(table.Snapshot(), c.properties)
+		if err != nil || got.n != c.want {
+			t.Errorf("%s: got %d routes, %v, want %d", c.name, got.n, err, c.want)
+			continue
 		}
+		n, first := 0, ""
+		for r := range got.from(min(1, max(got.n-1, 0))) {
+			if n++; n == 1 {
+				first = r.Address
+			}
+		}
+		if first != c.first || got.n > 1 && n != got.n-1 {
+			t.Errorf("%s: after the first come %d rows, %q first, want %q", c.name, n, first, c.first)
+		}
+	}
+	if _, err := routesAsked(table.Snapshot(), args{"origin": []any{}}); err == nil {
+		t.Error("a list is taken for an origin")
 	}
 }
 

@@ -15,25 +15,13 @@ import (
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-// filter says which rows list prints. Empty fields take all.
+// filter says which rows list prints.
 type filter struct {
-	pattern string // as text
-	origin  string // the origin itself, or what begins with it and a slash or a colon
-	space   string // a reserved scheme, or "plain" for names without one
-
+	admin.RouteFilter
 	counted bool // asks for the counters of rows too
 }
 
-func (f filter) takes(x *routetable.Route) bool {
-	if f.pattern != "" && x.Pattern != f.pattern {
-		return false
-	}
-	origin := originOf(x)
-	if o := strings.TrimRight(f.origin, "/:"); o != "" && origin != o && !strings.HasPrefix(origin, o+"/") && !strings.HasPrefix(origin, o+":") {
-		return false
-	}
-	return f.space == "" || spaceOf(x.Pattern) == f.space
-}
+func (f filter) takes(x *routetable.Route) bool { return f.Takes(x.Pattern, originOf(x)) }
 
 // row is a row as list prints it.
 type row struct {
@@ -77,13 +65,6 @@ var reservedSchemes = []string{
 	"route", "topic", "rpc", "relay", "event", "web", "comp", "node",
 }
 
-func spaceOf(pattern string) string {
-	if scheme, ok := routetable.ReservedScheme(pattern); ok {
-		return scheme
-	}
-	return "plain"
-}
-
 func listCommand(r *run) *cobra.Command {
 	var f filter
 	c := &cobra.Command{
@@ -94,15 +75,15 @@ the row, or started: messages matched; copies of them that were copied to the ho
 another row) and dropped (rejected, not taken, not sent in time); and when it was last used.`,
 		Args: arguments(cobra.ExactArgs(0)),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if f.space != "" && f.space != "plain" && !slices.Contains(reservedSchemes, f.space) {
-				return usage("--space %q: plain, %s", f.space, strings.Join(reservedSchemes, ", "))
+			if f.Space != "" && f.Space != admin.PlainSpace && !slices.Contains(reservedSchemes, f.Space) {
+				return usage("--space %q: plain, %s", f.Space, strings.Join(reservedSchemes, ", "))
 			}
 			ed, err := r.editor(c.Context(), true)
 			if err != nil {
 				return err
 			}
 			defer ed.close()
-			f.counted = r.output != "table"
+			f.counted, f.OfPattern = r.output != "table", c.Flags().Changed("pattern")
 			rows, err := ed.rows(c.Context(), f)
 			if err != nil {
 				return err
@@ -114,9 +95,9 @@ another row) and dropped (rejected, not taken, not sent in time); and when it wa
 			return r.print(rows, func(p *printer) { drawRows(p, rows) })
 		},
 	}
-	c.Flags().StringVar(&f.pattern, "pattern", "", "only rows of this `PATTERN`, as text")
-	c.Flags().StringVar(&f.origin, "origin", "", "only rows of this `ORIGIN`, or of those below it")
-	c.Flags().StringVar(&f.space, "space", "", "only names of this `SPACE`: a scheme such as topic, or plain")
+	c.Flags().StringVar(&f.Pattern, "pattern", "", "only rows of this `PATTERN`, as text")
+	c.Flags().StringVar(&f.Origin, "origin", "", "only rows of this `ORIGIN`, or of those below it")
+	c.Flags().StringVar(&f.Space, "space", "", "only names of this `SPACE`: a scheme such as topic, or plain")
 	return c
 }
 

@@ -303,8 +303,10 @@ func (t *remote) rows(ctx context.Context, f filter) ([]row, error) {
 	var rows []row
 	own, _ := routetable.QuotePattern(t.caller.replyTo())
 	q := call{operation: "QUERY", name: "self", kind: "org.amqp.management", properties: map[string]any{"entityType": "route", "count": int32(pageRows)}}
-	if f.pattern != "" {
-		q.properties["pattern"] = text(f.pattern) // a router may send other rows too: all are looked at below
+	for name, value := range map[string]string{"pattern": f.Pattern, "origin": f.Origin, "space": f.Space} { // an older router sends other rows too: all are looked at below
+		if value != "" || name == "pattern" && f.OfPattern {
+			q.properties[name] = text(value)
+		}
 	}
 	names := rowAttributes()
 	if f.counted {

@@ -122,9 +122,15 @@ func TestListPagesOverOneSnapshot(t *testing.T) {
 		}
 	}
 	last := ops[len(ops)-1].Route.Pattern
-	rows, err = (&remote{caller: d}).rows(context.Background(), filter{pattern: last})
+	rows, err = (&remote{caller: d}).rows(context.Background(), filter{RouteFilter: admin.RouteFilter{OfPattern: true, Pattern: last}})
 	if err != nil || len(rows) != 1 || rows[0].Pattern != last || len(d.log) != 4 {
 		t.Errorf("of one pattern: got %d rows by %v, %v, want 1 by one query more", len(rows), d.log, err)
+	}
+	for i, f := range []admin.RouteFilter{{Origin: "link"}, {Space: "topic"}} {
+		rows, err = (&remote{caller: d}).rows(context.Background(), filter{RouteFilter: f})
+		if err != nil || len(rows) != 0 || len(d.log) != 5+i {
+			t.Errorf("of %v: got %d rows by %v, %v, want none by one query more", f, len(rows), d.log, err)
+		}
 	}
 }
 
