@@ -447,10 +447,19 @@ func (x *chaos) account(name string, p *path) {
 	had := make([]map[int]int, len(p.places))
 	for i, r := range p.places {
 		had[i] = map[int]int{}
+		first := map[int]taken{} // of those that do not say that they come again
 		for _, m := range r.all() {
 			if had[i][m.n]++; had[i][m.n] > 1 {
-				if counts["again"]++; !m.again {
-					fail("message %d came again to %s, and does not say so", m.n, r.name)
+				counts["again"]++
+			}
+			switch f, ok := first[m.n]; {
+			case m.again:
+			case ok:
+				fail("message %d came to %s at %v and again at %v, and does not say so", m.n, r.name, f.at, m.at)
+			default:
+				first[m.n] = m
+				if had[i][m.n] > 1 { // it was behind a large one on a connection that broke, and is read when it was sent again by another
+					counts["overtaken"]++
 				}
 			}
 			if m.n >= len(p.ship.attempts) {
