@@ -112,7 +112,7 @@ func (x *inlet) flush() {
 		x.in.Flush()
 	}
 	for i, s := range x.direct {
-		s.grpc.Flush()
+		s.write()
 		x.direct[i] = nil
 	}
 	x.direct = x.direct[:0]

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fingerpost/fingerpost/forwarder"
@@ -36,6 +38,8 @@ type stream struct {
 	def    *Component    // what it registered
 	joined bool          // other brokers are told; set before it reads
 	over   chan struct{} // closed with reason
+
+	writing atomic.Bool // somebody is about to flush
 
 	// Owned by who reads.
 	in     *inlet
@@ -91,13 +95,23 @@ func (s *stream) Deliver(batch []*forwarder.Copy) (taken int, err error) {
 		}
 		c.Keep()
 		if err := s.put(outgoing{copy: c, msg: data, at: s.b.o.Now()}); err != nil {
-			s.grpc.Flush()
+			s.write()
 			return taken, err
 		}
 		taken++
 	}
-	s.grpc.Flush()
+	s.write()
 	return taken, nil
+}
+
+// write writes what was put, once for all who put something at the same time: the first lets those go on that can, and the others leave it to that one.
+func (s *stream) write() {
+	if !s.writing.CompareAndSwap(false, true) {
+		return
+	}
+	runtime.Gosched()
+	s.writing.Store(false)
+	s.grpc.Flush()
 }
 
 // put queues a MatchedEvent in dialect D4, which it copies. Who puts flushes.
