@@ -359,6 +359,7 @@ func (c *conn) open(id uint32) error {
 	c.mu.Lock()
 	defer c.unlock()
 	h := &c.head
+	serve := c.s.o.Methods[h.path]
 	switch {
 	case c.leaving || c.active >= maxStreams:
 		c.out = appendReset(c.out, id, codeRefused)
@@ -368,12 +369,12 @@ func (c *conn) open(id uint32) error {
 		c.out = appendHeaders(c.out, id, true, "405", "", 0, "")
 	case !isGRPC(h.contentType):
 		c.out = appendHeaders(c.out, id, true, "415", "", 0, "")
-	case h.path != c.s.o.Method:
+	case serve == nil:
 		c.out = appendHeaders(c.out, id, true, "200", contentType, 12, "unknown method")
 	case h.encoding != "" && h.encoding != "identity":
 		c.out = appendHeaders(c.out, id, true, "200", contentType, 12, "messages are not compressed here")
 	default:
-		c.begin(id)
+		c.begin(id, serve)
 		return nil
 	}
 	return c.bounded()
@@ -387,14 +388,14 @@ func (c *conn) bounded() error {
 	return nil
 }
 
-func (c *conn) begin(id uint32) {
+func (c *conn) begin(id uint32, serve func(*Stream)) {
 	s := &Stream{c: c, id: id, fields: c.head.fields, room: window, peerRoom: c.initial, halfClosed: c.ended, first: make(chan []byte, 1), done: make(chan struct{})}
 	c.head.fields = nil
 	c.streams[id] = s
 	c.active++
 	c.serving.Go(func() {
 		defer s.leave()
-		c.s.o.Serve(s)
+		serve(s)
 	})
 	if c.ended {
 		s.close(io.EOF)

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,7 +63,7 @@ func (e *echo) Settle() {}
 const testMethod = "/s/m"
 
 func testOptions() Options {
-	return Options{Method: testMethod, MaxMessage: 1 << 20, Log: slog.New(slog.DiscardHandler), Quiet: 10 * time.Second, Serve: func(s *Stream) {
+	return Options{MaxMessage: 1 << 20, Log: slog.New(slog.DiscardHandler), Quiet: 10 * time.Second, Methods: map[string]func(*Stream){testMethod: func(s *Stream) {
 		m, err := s.First(context.Background())
 		if err != nil {
 			return
@@ -72,7 +73,7 @@ func testOptions() Options {
 		if status, ok := errors.AsType[*Status](s.Err()); ok {
 			s.End(status.Code, status.Message)
 		}
-	}}
+	}}}
 }
 
 func startServer(t testing.TB, o Options) *Server {
@@ -286,7 +287,7 @@ func TestWindowOfThePeer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()
 			o.Quiet = time.Hour
-			o.Serve = func(s *Stream) { <-s.Done() } // nothing is read
+			o.Methods[testMethod] = func(s *Stream) { <-s.Done() } // nothing is read
 			c := dial(t, startServer(t, o))
 			c.call(1)
 			c.WriteData(1, false, first)
@@ -354,7 +355,7 @@ func TestKeepAlive(t *testing.T) {
 // A peer that is gone is noticed: its streams end, and the connection with them.
 func TestPeerThatIsGone(t *testing.T) {
 	o, ended := testOptions(), make(chan error, 1)
-	o.Serve = func(s *Stream) { <-s.Done(); ended <- s.Err() }
+	o.Methods[testMethod] = func(s *Stream) { <-s.Done(); ended <- s.Err() }
 	s := startServer(t, o)
 	c := dial(t, s)
 	c.call(1)
@@ -432,5 +433,21 @@ func FuzzConn(f *testing.F) {
 		near.Write(append([]byte(preface), in...))
 		near.Close()
 		<-done
+	})
+}
+
+// FuzzQuestion: whatever is asked of a file has an answer that names it, or is told to be no question.
+func FuzzQuestion(f *testing.F) {
+	set := appendItem(nil, 1, appendItem(appendItem(nil, fileName, []byte("f")), fileService, appendItem(nil, 1, []byte("S"))))
+	f.Add(set, appendItem(nil, askServices, nil))
+	f.Add(set, appendItem(appendItem(nil, askHost, []byte("h")), askSymbol, []byte(".S")))
+	f.Fuzz(func(t *testing.T, set, question []byte) {
+		r := reflector{file: &file{}}
+		eachField(set, func(_ protowire.Number, v []byte) { r.file.read(v) })
+		a, ok := r.answer(question)
+		asked := false
+		if whole := eachField(a, func(n protowire.Number, v []byte) { asked = asked || n == answerQuestion && bytes.Equal(v, question) }); ok && !(whole && asked) {
+			t.Errorf("the answer to %x is %x", question, a)
+		}
 	})
 }

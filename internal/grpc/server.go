@@ -12,10 +12,11 @@ import (
 
 // Options of a server. All but TLS and Log are needed.
 type Options struct {
-	Method     string          // /package.Service/Method
-	Serve      func(s *Stream) // has a stream; called in a goroutine of its own. The stream ends when it returns: with End, or else as unavailable
-	MaxMessage int             // bytes of a message that comes
-	TLS        *tls.Config     // nil: without
+	// Methods have the streams of /package.Service/Method, each in a goroutine of its own. A stream ends when its method returns: with End, or else as
+	// unavailable.
+	Methods    map[string]func(s *Stream)
+	MaxMessage int         // bytes of a message that comes
+	TLS        *tls.Config // nil: without
 	Log        *slog.Logger
 
 	Quiet time.Duration // after which a silent peer is asked whether it is there; 0 is 10 s. It has half of that to answer

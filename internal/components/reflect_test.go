@@ -1,0 +1,161 @@
+package components
+
+import (
+	"context"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/grpc/status"
+	goproto "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/fingerpost/fingerpost/internal/components/proto"
+)
+
+// Tools that know nothing of components find the service and its messages, and read with them what the broker writes.
+func TestReflection(t *testing.T) {
+	s := startBroker(t, Options{})
+	conn, err := grpc.NewClient("passthrough:///"+s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := v1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(q *v1.ServerReflectionRequest) *v1.ServerReflectionResponse {
+		t.Helper()
+		if err := stream.Send(q); err != nil {
+			t.Fatal(err)
+		}
+		a, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !goproto.Equal(a.OriginalRequest, q) || a.ValidHost != q.Host {
+			t.Errorf("got an answer to %v of host %s, want %v", a.OriginalRequest, a.ValidHost, q)
+		}
+		return a
+	}
+	symbol := func(name string) *v1.ServerReflectionResponse {
+		return ask(&v1.ServerReflectionRequest{Host: "h", MessageRequest: &v1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: name}})
+	}
+
+	services := ask(&v1.ServerReflectionRequest{MessageRequest: &v1.ServerReflectionRequest_ListServices{}}).GetListServicesResponse().GetService()
+	if len(services) != 1 || services[0].Name != "kubefox.proto.v1.Broker" {
+		t.Errorf("got services %v", services)
+	}
+	var file []byte
+	for _, name := range []string{"", ".Subscribe"} {
+		got := symbol("kubefox.proto.v1.Broker" + name).GetFileDescriptorResponse().GetFileDescriptorProto()
+		if len(got) != 1 {
+			t.Fatalf("%s: got %d files", name, len(got))
+		}
+		file = got[0]
+	}
+	for _, name := range []string{"kubefox.proto.v1.Event.ParamsEntry", "kubefox.proto.v1.Category", "kubefox.proto.v1.Event.ttl"} {
+		if got := symbol(name).GetFileDescriptorResponse().GetFileDescriptorProto(); len(got) != 1 {
+			t.Errorf("%s is in %d files", name, len(got))
+		}
+	}
+	named := ask(&v1.ServerReflectionRequest{MessageRequest: &v1.ServerReflectionRequest_FileByFilename{FileByFilename: "broker.proto"}})
+	if got := named.GetFileDescriptorResponse().GetFileDescriptorProto(); len(got) != 1 || !slices.Equal(got[0], file) {
+		t.Error("its name gives another file")
+	}
+	if e := symbol("kubefox.proto.v1.Nothing").GetErrorResponse(); e.GetErrorCode() != 5 {
+		t.Errorf("nothing is found: %v", e)
+	}
+	if e := ask(&v1.ServerReflectionRequest{MessageRequest: &v1.ServerReflectionRequest_AllExtensionNumbersOfType{AllExtensionNumbersOfType: "x"}}).GetErrorResponse(); e.GetErrorCode() != 5 {
+		t.Errorf("an extension is found: %v", e)
+	}
+	stream.CloseSend()
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Errorf("got %v at the end", err)
+	}
+	readsBy(t, file)
+}
+
+// readsBy has an event be read by what a tool knows from the file.
+func readsBy(t *testing.T, file []byte) {
+	t.Helper()
+	var f descriptorpb.FileDescriptorProto
+	if err := goproto.Unmarshal(file, &f); err != nil {
+		t.Fatal(err)
+	}
+	d, err := protodesc.NewFile(&f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := proto.Event{ID: "i", ParentID: "p", Type: "t", Category: proto.Response, CreateTime: 1, TTL: 2, HasContext: true, Context: proto.Context{Deployment: "d"},
+		HasSource: true, Source: proto.Component{Name: "n"}, HasTarget: true, Target: proto.Component{Name: "m"}, Params: []proto.Entry{{Key: "k", Value: []byte("v")}},
+		ContentType: "c", Content: []byte("x")}
+	m := dynamicpb.NewMessage(d.Messages().ByName("MatchedEvent"))
+	if err := goproto.Unmarshal(proto.AppendMatched(nil, &e, 3, nil, proto.D4), m); err != nil {
+		t.Fatal(err)
+	}
+	var unknown func(m protoreflect.Message) int
+	unknown = func(m protoreflect.Message) (n int) {
+		n = len(m.GetUnknown())
+		m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if fd.Message() != nil && !fd.IsMap() {
+				n += unknown(v.Message())
+			}
+			return true
+		})
+		return n
+	}
+	if n := unknown(m); n > 0 {
+		t.Errorf("%d bytes of an event are not in the file", n)
+	}
+	got := m.Get(m.Descriptor().Fields().ByName("event")).Message()
+	for name, want := range map[protoreflect.Name]any{"id": "i", "parent_id": "p", "type": "t", "category": protoreflect.EnumNumber(3), "ttl": int64(2), "content_type": "c"} {
+		if v := got.Get(got.Descriptor().Fields().ByName(name)).Interface(); v != want {
+			t.Errorf("%s: got %v, want %v", name, v, want)
+		}
+	}
+}
+
+// Tools of before ask by an older name; who asks too much at once, or what is no question, is told so.
+func TestReflectionOfBefore(t *testing.T) {
+	s := startBroker(t, Options{})
+	conn, err := grpc.NewClient("passthrough:///"+s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := grpc_reflection_v1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &grpc_reflection_v1alpha.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1alpha.ServerReflectionRequest_ListServices{}}
+	if err := stream.Send(list); err != nil {
+		t.Fatal(err)
+	}
+	stream.CloseSend() // the answer comes all the same
+	if a, err := stream.Recv(); err != nil || len(a.GetListServicesResponse().GetService()) != 1 {
+		t.Errorf("got %v, %v", a, err)
+	}
+	long, err := grpc_reflection_v1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long.Send(&grpc_reflection_v1alpha.ServerReflectionRequest{Host: string(make([]byte, 5000))})
+	if _, err := long.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a long question: %v", err)
+	}
+}
