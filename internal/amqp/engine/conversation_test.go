@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -209,6 +210,77 @@ func TestANameTooLongForThePeersFrames(t *testing.T) {
 		if refused := bytes.Contains(said, []byte("amqp:frame-size-too-small")); refused != c.refused || !e.conn.IsOpen() {
 			t.Errorf("a name of %d bytes, frames of %d: refused %v", c.length, c.maxFrame, refused)
 		}
+	}
+}
+
+// A drain that wants an echo is answered once: a flow without drain behind the one with it would take the word back.
+func TestADrainWithAnEchoIsAnsweredOnce(t *testing.T) {
+	e, _ := attached(t, "l", 512)
+	flow := wire.Flow{IncomingWindow: 9, OutgoingWindow: 9, Handle: 1, HasHandle: true, HasDeliveryCount: true, LinkCredit: 5, HasLinkCredit: true}
+	for _, c := range []struct {
+		name        string
+		credit      uint32
+		drain, echo bool
+		want        []string
+	}{
+		{"a drain", 5, true, false, []string{"count 5, credit 0, drain true"}},
+		{"a drain with an echo", 5, true, true, []string{"count 10, credit 0, drain true"}},
+		{"an echo", 5, false, true, []string{"count 10, credit 5, drain false"}},
+		{"neither", 5, false, false, nil},
+		{"a drain of nothing, with an echo", 0, true, true, []string{"count 10, credit 0, drain true"}},
+	} {
+		in := frame(3, (&wire.Attach{Name: "r", Handle: 1, Role: wire.RoleReceiver, Source: &wire.Source{}, Target: &wire.Target{}}).Append)
+		if flow.DeliveryCount > 0 {
+			in = nil
+		}
+		flow.LinkCredit, flow.Drain, flow.Echo = c.credit, c.drain, c.echo
+		if _, err := e.conn.Input(append(in, frame(3, flow.Append)...)); err != nil {
+			t.Fatal(err)
+		}
+		out := e.conn.Output(nil)
+		e.conn.Wrote(len(out))
+		if got := flowsOf(t, out); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+		if c.drain {
+			flow.DeliveryCount += c.credit
+		}
+	}
+}
+
+// flowsOf tells what the flows among some frames say of their links.
+func flowsOf(t *testing.T, b []byte) (flows []string) {
+	t.Helper()
+	for len(b) > 0 {
+		h, err := wire.ParseFrameHeader(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f wire.Flow
+		if _, err := f.Parse(b[8:h.Size]); err == nil && f.HasHandle {
+			flows = append(flows, fmt.Sprintf("count %d, credit %d, drain %v", f.DeliveryCount, f.LinkCredit, f.Drain))
+		}
+		b = b[h.Size:]
+	}
+	return flows
+}
+
+// A link has no handle above what the peer says that it takes: where none is left the session is over.
+func TestHandlesStayBelowThePeersLimit(t *testing.T) {
+	e, _ := attached(t, "l", 512) // the peer takes handles up to 10
+	var in []byte
+	for n := uint32(1); n <= 10; n++ {
+		in = append(in, frame(3, (&wire.Attach{Name: fmt.Sprint("r", n), Handle: n, Role: wire.RoleReceiver, Source: &wire.Source{}, Target: &wire.Target{}}).Append)...)
+	}
+	if _, err := e.conn.Input(in); err != nil || len(e.log) != 12 {
+		t.Fatalf("%v; %q", err, e.log)
+	}
+	more := &wire.Attach{Name: "more", Handle: 11, Role: wire.RoleReceiver, Source: &wire.Source{}, Target: &wire.Target{}}
+	if _, err := e.conn.Input(frame(3, more.Append)); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.conn.Output(nil); !bytes.Contains(got, []byte("more links than handle-max 10 allows")) || bytes.Contains(got, []byte("more\x52")) || !e.conn.IsOpen() {
+		t.Errorf("got %q, want the session ended", got)
 	}
 }
 
