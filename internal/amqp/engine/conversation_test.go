@@ -213,6 +213,47 @@ func TestANameTooLongForThePeersFrames(t *testing.T) {
 	}
 }
 
+// An open that asks for what cannot be kept up is answered by one, and by a close that tells what.
+func TestOpensThatCannotBeKeptUp(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		open wire.Open
+		want string // nothing: it stays open
+	}{
+		{"the smallest frames", wire.Open{ContainerID: "x", MaxFrameSize: 512}, ""},
+		{"smaller frames", wire.Open{ContainerID: "x", MaxFrameSize: 511}, "amqp:invalid-field: open: max-frame-size 511 is below 512"},
+		{"a heartbeat often", wire.Open{ContainerID: "x", IdleTimeout: 100}, ""},
+		{"a heartbeat too often", wire.Open{ContainerID: "x", IdleTimeout: 99}, "amqp:resource-limit-exceeded: open: idle-time-out 99 ms is below 100 ms"},
+	} {
+		e := &end{t: t}
+		e.conn = engine.NewConn(engine.Config{ContainerID: "bob"}, e)
+		_, err := e.conn.Input(append([]byte("AMQP\x00\x01\x00\x00"), frame(0, c.open.Append)...))
+		said := e.conn.Output(nil)
+		if c.want == "" {
+			if err != nil || !e.conn.IsOpen() {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		condition, text, _ := strings.Cut(c.want, ": ")
+		if err == nil || !bytes.Contains(said, []byte(condition)) || !bytes.Contains(said, []byte(text)) || !bytes.Contains(said, []byte("bob")) {
+			t.Errorf("%s: %v; said %q", c.name, err, said)
+		}
+	}
+}
+
+// What does not parse is named once, however deep it is.
+func TestABadPerformativeIsNamedOnce(t *testing.T) {
+	e, _ := attached(t, "l", 512)
+	bad := func(b []byte) []byte { // an attach whose source has a durability of 9
+		return append(b, 0, 0x53, 0x12, 0xc0, 14, 6, 0xa1, 1, 'r', 0x43, 0x41, 0x40, 0x40, 0, 0x53, 0x28, 0xc0, 0)
+	}
+	_, err := e.conn.Input(frame(3, bad))
+	if said := e.conn.Output(nil); err == nil || !bytes.Contains(said, []byte("attach: ")) || bytes.Contains(said, []byte("attach: attach")) {
+		t.Errorf("%v; said %q", err, said)
+	}
+}
+
 // A drain that wants an echo is answered once: a flow without drain behind the one with it would take the word back.
 func TestADrainWithAnEchoIsAnsweredOnce(t *testing.T) {
 	e, _ := attached(t, "l", 512)
