@@ -22,7 +22,7 @@ type columnFlag struct {
 var columnFlags = []columnFlag{
 	{name: "pick", argument: "all|any|first", usage: "how the rows of the group are used"},
 	{name: "balance", argument: "MODE", usage: "for pick any: least-busy, round-robin, weighted or hash"},
-	{name: "weight", argument: "N", usage: "for balance weighted: parts"},
+	{name: "weight", argument: "N", usage: "for balance weighted: parts; 0, as where none is given, counts as 1"},
 	{name: "hash-key", argument: "PROPERTY", usage: "for balance hash: the property that is hashed"},
 	{name: "order", argument: "N", usage: "table order is order, then position"},
 	{name: "fallback", usage: "use the row only where no other matches", bare: true},

@@ -31,6 +31,7 @@ type Stream struct {
 	rerr       error
 
 	wmu   sync.Mutex // guards the sending side
+	shut  bool       // a close has gone out: nothing may follow it
 	frame []byte     // client: a frame with its payload masked
 	head  [ws.MaxHeaderSize]byte
 	vec   [2][]byte
@@ -170,9 +171,13 @@ func (c *Stream) control(op ws.OpCode, body []byte) error {
 		c.pmu.Unlock()
 		return c.sendPong()
 	case ws.OpClose:
-		code := Normal
-		if ce := parseClose(body); ce.Remote && ce.Code != NoCode {
-			code = ce.Code
+		ce := parseClose(body)
+		if !ce.Remote {
+			return ce
+		}
+		code := ce.Code
+		if code == NoCode {
+			code = Normal
 		}
 		c.sendClose(code, "")
 		return io.EOF
@@ -203,7 +208,7 @@ func (c *Stream) writePong() error {
 	body := c.pong
 	c.pong = nil
 	c.pmu.Unlock()
-	if body == nil {
+	if body == nil || c.shut {
 		return nil
 	}
 	return c.writeControl(ws.OpPong, body)
@@ -217,9 +222,13 @@ func (c *Stream) writeControl(op ws.OpCode, body []byte) error {
 	return err
 }
 
-// Write sends p as one binary frame.
+// Write sends p as one binary frame. After a close it fails with net.ErrClosed.
 func (c *Stream) Write(p []byte) (int, error) {
 	c.wmu.Lock()
+	if c.shut {
+		c.wmu.Unlock()
+		return 0, net.ErrClosed
+	}
 	n, err := c.writeFrame(ws.OpBinary, p)
 	c.wmu.Unlock()
 	if err == nil {
@@ -254,6 +263,7 @@ func (c *Stream) sendClose(code int, text string) {
 		c.Conn.SetWriteDeadline(time.Now().Add(controlWait)) // for a writer that has wmu and a peer that does not read
 		c.wmu.Lock()
 		defer c.wmu.Unlock()
+		c.shut = true
 		c.writeControl(ws.OpClose, closeBody(code, text))
 	})
 }
@@ -264,6 +274,7 @@ func (c *Stream) Close() error {
 	c.Conn.SetWriteDeadline(time.Now().Add(time.Second)) // wakes a writer that holds wmu before long
 	c.closing.Do(func() {
 		if c.wmu.TryLock() { // else a writer is stuck: there is nobody to tell
+			c.shut = true
 			c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
 			c.writeFrame(ws.OpClose, closeBody(Normal, ""))
 			c.wmu.Unlock()

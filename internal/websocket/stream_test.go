@@ -87,6 +87,7 @@ func TestFramesAreAStream(t *testing.T) {
 			t.Errorf("got %+v %q, %v, want %v %q", f.Header, f.Payload, err, want.op, want.text)
 		}
 	}
+	nothingMore(t, c, peer)
 }
 
 func TestWhatIsWrittenIsOneFrame(t *testing.T) {
@@ -129,6 +130,9 @@ func TestBadFramesEndTheConnectionWithAReason(t *testing.T) {
 		{"a continuation of nothing", frame(ws.OpContinuation, true, "x"), ws.StatusProtocolError},
 		{"a message inside another", append(frame(ws.OpBinary, false, ""), frame(ws.OpBinary, true, "x")...), ws.StatusProtocolError},
 		{"a huge frame", []byte("\x82\xff\x00\x00\x00\x00\x10\x00\x00\x00mask"), ws.StatusMessageTooBig},
+		{"a close with half a code", frame(ws.OpClose, true, "\x03"), ws.StatusProtocolError},
+		{"a close with a code that nobody may send", frame(ws.OpClose, true, "\x03\xed"), ws.StatusProtocolError},
+		{"a close whose reason is no text", frame(ws.OpClose, true, "\x03\xe8\xff"), ws.StatusInvalidFramePayloadData},
 		{"a frame beyond all numbers", []byte("\x82\xff\xff\xff\xff\xff\xff\xff\xff\xffmask"), ws.StatusMessageTooBig},
 	} {
 		conn, peer := streamSides(t, false)
@@ -147,6 +151,20 @@ func TestBadFramesEndTheConnectionWithAReason(t *testing.T) {
 		if code, _ := ws.ParseCloseFrameData(f.Payload); code != c.want {
 			t.Errorf("%s: closed with %d, want %d", c.name, code, c.want)
 		}
+		nothingMore(t, conn, peer)
+	}
+}
+
+// nothingMore has a stream that sent a close write, and holds it to what may follow that: nothing (RFC 6455, 5.5.1).
+func nothingMore(t *testing.T, conn *Stream, peer net.Conn) {
+	t.Helper()
+	if n, err := conn.Write([]byte("late")); n != 0 || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a write after a close gives %d, %v", n, err)
+	}
+	conn.control(ws.OpPing, []byte("late"))
+	conn.Conn.Close()
+	if more, _ := io.ReadAll(peer); len(more) > 0 {
+		t.Errorf("behind the close comes %q", more)
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
@@ -267,7 +268,11 @@ func (c *Conn) handleFrame(ch uint16, body []byte) error {
 
 // decodeErr is the answer to a performative that does not parse: its link or session cannot be known, so the connection ends.
 func decodeErr(what string, err error) error {
-	return connErr(wire.CondDecodeError, "%s: %v", what, err)
+	text := err.Error()
+	if !strings.HasPrefix(text, what+": ") {
+		text = what + ": " + text
+	}
+	return connErr(wire.CondDecodeError, "%s", text)
 }
 
 func (c *Conn) handleOpen(body []byte) error {
@@ -279,6 +284,9 @@ func (c *Conn) handleOpen(body []byte) error {
 	}
 	if c.remote.MaxFrameSize < minMaxFrame {
 		return connErr(wire.CondInvalidField, "open: max-frame-size %d is below 512", c.remote.MaxFrameSize)
+	}
+	if t := c.remote.IdleTimeout; t > 0 && t < minIdleTimeout { // 2.4.5: who cannot keep it up closes, and says why
+		return connErr(wire.CondResourceLimitExceeded, "open: idle-time-out %d ms is below %d ms", t, minIdleTimeout)
 	}
 	c.peerMaxFrame = c.remote.MaxFrameSize
 	if c.cfg.Refuse != nil {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -209,6 +210,118 @@ func TestANameTooLongForThePeersFrames(t *testing.T) {
 		if refused := bytes.Contains(said, []byte("amqp:frame-size-too-small")); refused != c.refused || !e.conn.IsOpen() {
 			t.Errorf("a name of %d bytes, frames of %d: refused %v", c.length, c.maxFrame, refused)
 		}
+	}
+}
+
+// An open that asks for what cannot be kept up is answered by one, and by a close that tells what.
+func TestOpensThatCannotBeKeptUp(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		open wire.Open
+		want string // nothing: it stays open
+	}{
+		{"the smallest frames", wire.Open{ContainerID: "x", MaxFrameSize: 512}, ""},
+		{"smaller frames", wire.Open{ContainerID: "x", MaxFrameSize: 511}, "amqp:invalid-field: open: max-frame-size 511 is below 512"},
+		{"a heartbeat often", wire.Open{ContainerID: "x", IdleTimeout: 100}, ""},
+		{"a heartbeat too often", wire.Open{ContainerID: "x", IdleTimeout: 99}, "amqp:resource-limit-exceeded: open: idle-time-out 99 ms is below 100 ms"},
+	} {
+		e := &end{t: t}
+		e.conn = engine.NewConn(engine.Config{ContainerID: "bob"}, e)
+		_, err := e.conn.Input(append([]byte("AMQP\x00\x01\x00\x00"), frame(0, c.open.Append)...))
+		said := e.conn.Output(nil)
+		if c.want == "" {
+			if err != nil || !e.conn.IsOpen() {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		condition, text, _ := strings.Cut(c.want, ": ")
+		if err == nil || !bytes.Contains(said, []byte(condition)) || !bytes.Contains(said, []byte(text)) || !bytes.Contains(said, []byte("bob")) {
+			t.Errorf("%s: %v; said %q", c.name, err, said)
+		}
+	}
+}
+
+// What does not parse is named once, however deep it is.
+func TestABadPerformativeIsNamedOnce(t *testing.T) {
+	e, _ := attached(t, "l", 512)
+	bad := func(b []byte) []byte { // an attach whose source has a durability of 9
+		return append(b, 0, 0x53, 0x12, 0xc0, 14, 6, 0xa1, 1, 'r', 0x43, 0x41, 0x40, 0x40, 0, 0x53, 0x28, 0xc0, 0)
+	}
+	_, err := e.conn.Input(frame(3, bad))
+	if said := e.conn.Output(nil); err == nil || !bytes.Contains(said, []byte("attach: ")) || bytes.Contains(said, []byte("attach: attach")) {
+		t.Errorf("%v; said %q", err, said)
+	}
+}
+
+// A drain that wants an echo is answered once: a flow without drain behind the one with it would take the word back.
+func TestADrainWithAnEchoIsAnsweredOnce(t *testing.T) {
+	e, _ := attached(t, "l", 512)
+	flow := wire.Flow{IncomingWindow: 9, OutgoingWindow: 9, Handle: 1, HasHandle: true, HasDeliveryCount: true, LinkCredit: 5, HasLinkCredit: true}
+	for _, c := range []struct {
+		name        string
+		credit      uint32
+		drain, echo bool
+		want        []string
+	}{
+		{"a drain", 5, true, false, []string{"count 5, credit 0, drain true"}},
+		{"a drain with an echo", 5, true, true, []string{"count 10, credit 0, drain true"}},
+		{"an echo", 5, false, true, []string{"count 10, credit 5, drain false"}},
+		{"neither", 5, false, false, nil},
+		{"a drain of nothing, with an echo", 0, true, true, []string{"count 10, credit 0, drain true"}},
+	} {
+		in := frame(3, (&wire.Attach{Name: "r", Handle: 1, Role: wire.RoleReceiver, Source: &wire.Source{}, Target: &wire.Target{}}).Append)
+		if flow.DeliveryCount > 0 {
+			in = nil
+		}
+		flow.LinkCredit, flow.Drain, flow.Echo = c.credit, c.drain, c.echo
+		if _, err := e.conn.Input(append(in, frame(3, flow.Append)...)); err != nil {
+			t.Fatal(err)
+		}
+		out := e.conn.Output(nil)
+		e.conn.Wrote(len(out))
+		if got := flowsOf(t, out); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+		if c.drain {
+			flow.DeliveryCount += c.credit
+		}
+	}
+}
+
+// flowsOf tells what the flows among some frames say of their links.
+func flowsOf(t *testing.T, b []byte) (flows []string) {
+	t.Helper()
+	for len(b) > 0 {
+		h, err := wire.ParseFrameHeader(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f wire.Flow
+		if _, err := f.Parse(b[8:h.Size]); err == nil && f.HasHandle {
+			flows = append(flows, fmt.Sprintf("count %d, credit %d, drain %v", f.DeliveryCount, f.LinkCredit, f.Drain))
+		}
+		b = b[h.Size:]
+	}
+	return flows
+}
+
+// A link has no handle above what the peer says that it takes: where none is left the session is over.
+func TestHandlesStayBelowThePeersLimit(t *testing.T) {
+	e, _ := attached(t, "l", 512) // the peer takes handles up to 10
+	var in []byte
+	for n := uint32(1); n <= 10; n++ {
+		in = append(in, frame(3, (&wire.Attach{Name: fmt.Sprint("r", n), Handle: n, Role: wire.RoleReceiver, Source: &wire.Source{}, Target: &wire.Target{}}).Append)...)
+	}
+	if _, err := e.conn.Input(in); err != nil || len(e.log) != 12 {
+		t.Fatalf("%v; %q", err, e.log)
+	}
+	more := &wire.Attach{Name: "more", Handle: 11, Role: wire.RoleReceiver, Source: &wire.Source{}, Target: &wire.Target{}}
+	if _, err := e.conn.Input(frame(3, more.Append)); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.conn.Output(nil); !bytes.Contains(got, []byte("more links than handle-max 10 allows")) || bytes.Contains(got, []byte("more\x52")) || !e.conn.IsOpen() {
+		t.Errorf("got %q, want the session ended", got)
 	}
 }
 

@@ -180,8 +180,8 @@ func (c *Conn) handleAttach(ch uint16, body []byte) error {
 		// AMQP 1.0 part 2, 2.6.1: the newer attach wins, the older link is stolen.
 		old.Detach(linkErr(wire.CondStolen, "link %q was attached again", a.Name))
 	}
-	if s.held > int(c.cfg.HandleMax) {
-		return sessionErr(wire.CondResourceLimitExceeded, "more links than handle-max allows")
+	if s.held > int(c.cfg.HandleMax) || uint32(s.held) > s.remoteHandleMax {
+		return sessionErr(wire.CondResourceLimitExceeded, "more links than handle-max %d allows", min(c.cfg.HandleMax, s.remoteHandleMax))
 	}
 	l := s.newLink(a.Name, role)
 	l.setRemote(a)
@@ -418,8 +418,8 @@ func (l *Link) touchFlow() {
 	}
 }
 
-// handleFlow takes the link part of a flow (2.6.7).
-func (l *Link) handleFlow(f *wire.Flow) {
+// handleFlow takes the link part of a flow (2.6.7), and tells whether it was answered: a second flow would take back the drain in the first.
+func (l *Link) handleFlow(f *wire.Flow) (answered bool) {
 	if l.role == RoleReceiver {
 		if f.HasDeliveryCount {
 			used := f.DeliveryCount - l.deliveryCount
@@ -432,7 +432,7 @@ func (l *Link) handleFlow(f *wire.Flow) {
 			l.drain = false
 			l.s.c.h.Flow(l)
 		}
-		return
+		return false
 	}
 	if f.HasLinkCredit {
 		seen := uint32(0) // the receiver had not seen our attach: initial-delivery-count, ours is always 0
@@ -442,26 +442,24 @@ func (l *Link) handleFlow(f *wire.Flow) {
 		l.credit = f.LinkCredit - min(f.LinkCredit, l.deliveryCount-seen)
 	}
 	l.drain = f.Drain
-	if !l.answered {
-		return
-	}
-	if l.isStalled {
-		return // its turn comes by resume
+	if !l.answered || l.isStalled {
+		return false // its turn comes by Resume, or by resume
 	}
 	if l.out == nil {
 		l.s.c.h.Flow(l)
 	}
-	l.finishDrain()
+	return l.finishDrain()
 }
 
-// finishDrain gives back credit that the receiver wants used up and for which there is nothing to send (2.6.7).
-func (l *Link) finishDrain() {
+// finishDrain gives back credit that the receiver wants used up and for which there is nothing to send (2.6.7). It tells whether a flow says so.
+func (l *Link) finishDrain() bool {
 	if !l.drain || l.gone || l.out != nil || l.isStalled {
-		return
+		return false
 	}
 	l.deliveryCount += l.credit
 	l.credit = 0
 	l.touchFlow()
 	l.s.flush()
 	l.drain = false
+	return true
 }

@@ -358,12 +358,14 @@ func (c *Conn) handleFlow(ch uint16, body []byte) error {
 		}
 	}
 	echo := f.Echo
-	if l != nil && !l.gone {
-		l.handleFlow(f) // f is scratch: not used after this
-		if echo {
-			l.touchFlow()
-		}
-	} else if echo {
+	if l != nil && !l.gone && l.handleFlow(f) { // f is scratch: not used after this
+		echo = false
+	}
+	switch {
+	case !echo:
+	case l != nil && !l.gone && l.answered:
+		l.touchFlow()
+	default: // of a link whose attach is still to go out nothing can be said yet
 		s.wantFlow = true
 		s.touch()
 	}
