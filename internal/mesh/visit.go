@@ -28,7 +28,7 @@ func (m *Mesh) visit(name string, attested, loopback bool, from string) *visit {
 	t.attach(l, false, false)
 	l.use(t)
 	l.source.link, l.copyOf.link = l, l
-	l.in, l.copies = m.inlet(&l.source), m.inlet(&l.copyOf)
+	l.in, l.copies = m.inlet(&l.source, false), m.inlet(&l.copyOf, true)
 	return &visit{m, l, x}
 }
 
