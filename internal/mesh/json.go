@@ -117,7 +117,9 @@ func (o *object) call(f *Frame) error {
 func (o *object) typedCall(f *Frame, t *typed, kind uint64) (err error) {
 	f.Type = Type(kind)
 	switch {
-	case kind >= 16 && kind&15 == 0 && kind <= 0xff:
+	case kind > 0xff:
+		return unknownType(kind)
+	case kind >= 16 && kind&15 == 0:
 		f.Type, f.Flags = Publish, byte(kind)
 		f.Data, err = cborOf(t.Data)
 	case f.Type == Identity && t.CID != nil:
@@ -136,13 +138,15 @@ func (o *object) typedCall(f *Frame, t *typed, kind uint64) (err error) {
 	case f.Type == Attestation:
 		f.Key, err = base64.StdEncoding.DecodeString(t.Signature)
 	default:
-		return fmt.Errorf("type %d is not known here", kind)
+		return unknownType(kind)
 	}
 	if err == nil && !f.HasID {
 		err = errors.New("the id is missing")
 	}
 	return err
 }
+
+func unknownType(kind uint64) error { return fmt.Errorf("type %d is not known here", kind) }
 
 // answer reads a result or an error.
 func (o *object) answer(f *Frame, m json.RawMessage) error {
@@ -151,6 +155,7 @@ func (o *object) answer(f *Frame, m json.RawMessage) error {
 		return errors.New("a result or error of Rembus is an object with a type")
 	}
 	kind, ok := t.kind()
+	ok = ok && kind <= 0xff
 	switch f.Type = Type(kind); {
 	case !f.HasID:
 		return errors.New("the id is missing")

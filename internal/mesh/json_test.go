@@ -54,6 +54,7 @@ func TestJSONThatIsNoMessage(t *testing.T) {
 		`{"id":7,"result":{"type":4}}`, `{"id":7,"method":"x","params":"text"}`, `{"id":7,"method":"x","params":7}`, `{"id":1.5,"method":"x"}`, `{"id":-1,"method":"x"}`,
 		`{"id":"a text of more than sixteen bytes","method":"x"}`, `{"id":7,"method":"x","params":{"type":12}}`, `{"method":"x","params":{"type":0,"cid":"y"}}`,
 		`{"id":7,"method":"x","params":{"type":11,"signature":"*"}}`, `{"id":7,"method":"x","params":[1e999]}`,
+		`{"id":7,"method":"x","params":{"__type__":256,"cid":"y"}}`, `{"id":7,"method":"x","params":{"__type__":259,"cmd":"subscribe"}}`, `{"id":7,"result":{"__type__":260,"sts":0}}`,
 		`{"method":"x","params":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
 	} {
 		var fe *FrameError
