@@ -23,6 +23,7 @@ type InletOptions struct {
 	Own        string         // the scheme of the adapter's own hops: what it sends reaches them by their outlets, though they are neighbours
 	Inside     string         // the scheme whose outlet the adapter is: for this inlet its names are looked up in the table
 	MaxMessage int            // bytes of a message; 0 is 1 MiB, with Inside 16 MiB, the most
+	Asides     bool           // what it sends is said by the way: what finds no row is nobody's loss, and not told among what is unrouted
 	Window     int            // messages without an outcome that the adapter lets its connection have; 0 is Options.LinkCredit
 }
 
@@ -53,7 +54,7 @@ func (n *Node) NewInlet(o InletOptions) *Inlet {
 		}
 	}
 	c := &conn{n: n, account: o.Account}
-	l := &inlink{c: c, inlet: true, source: o.Source, inside: o.Inside, own: o.Own}
+	l := &inlink{c: c, inlet: true, asides: o.Asides, source: o.Source, inside: o.Inside, own: o.Own}
 	l.window.Store(int32(o.Window))
 	return &Inlet{c: c, l: l, most: min(o.MaxMessage, maxWhole)}
 }

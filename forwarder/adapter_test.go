@@ -217,6 +217,22 @@ func TestInletRefuses(t *testing.T) {
 	}
 }
 
+// What an inlet says by the way goes to who wants it, and is not told among what is unrouted where nobody does.
+func TestInletOfAsides(t *testing.T) {
+	r, a, _ := penned(t, forwarder.Options{}, "A --> peer:a")
+	in := r.node.NewInlet(forwarder.InletOptions{Asides: true})
+	for _, to := range []string{"nowhere", "A"} {
+		if err := in.Send(encoded(t, body(to, 10)), nil); err != nil {
+			t.Fatal(err)
+		}
+		in.Flush()
+	}
+	a.take(t, 0).Settle(forwarder.Outcome{Kind: wire.Accepted})
+	if c, all := r.node.Counters(), r.node.Unrouted(); len(all) != 0 || c["unrouted"]+c["notWired"]+c["droppedRefused"] != 0 {
+		t.Errorf("got %v, %v", all, c)
+	}
+}
+
 // Nothing holds back who sends by an inlet without wanting outcomes: a hop that takes nothing drops at its hard limit.
 func TestInletIsDroppedAtTheHardLimit(t *testing.T) {
 	r := start(t, forwarder.Options{HardQueue: 5})

@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -105,7 +106,7 @@ func (p *peer) connectBy(ways []amqp.DialOptions, i int) (opened bool, err error
 		}
 		return false, err
 	}
-	p.n.log.Info("hop connected", "hop", p.endpoint.Text, "at", o.Address)
+	p.n.log.Info("hop connected", "hop", p.endpoint.Text, "at", cmp.Or(o.Address, c.RemoteAddr().String()))
 	var home <-chan time.Time
 	if i > 0 {
 		t := time.NewTicker(p.n.options.ReturnEvery)

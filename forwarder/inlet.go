@@ -90,6 +90,7 @@ type inlink struct {
 	limited   bool   // nothing matches the target: one message at a time
 	thirsty   bool   // on conn.thirsty
 	inlet     bool   // what an Inlet sends by: no link, and no credit
+	asides    bool   // of an inlet: what finds no row is not unrouted
 	source    any    // of an inlet
 	inside    string // of an inlet: names of this scheme are looked up here, though they have an outlet
 	own       string // of an inlet: hops of this scheme are its adapter's, and reached by their outlets
@@ -297,6 +298,10 @@ func (c *conn) forward(l *inlink, d *delivery) {
 		l.limit()
 		return
 	}
+	if l.asides && !p.found {
+		d.answer(Outcome{Kind: wire.Released})
+		return
+	}
 	c.n.count.unrouted.Add(1)
 	if l.hasTarget && !d.Settled && !c.n.isDead(l.addressOf(d)) {
 		l.wait(d)
@@ -325,6 +330,7 @@ func (c *conn) send(l *inlink, d *delivery, p *plan, b *batch) bool {
 		c.use(p)
 		if p.quiet {
 			c.n.count.unrouted.Add(1)
+			c.n.unrouted(l, d, reasonNobodyReads)
 		} else {
 			c.n.count.discarded.Add(1)
 		}

@@ -191,6 +191,20 @@ func TestUnroutedAddressesAreTalliedByReason(t *testing.T) {
 	}
 }
 
+// A topic without a subscriber takes a message that a row leads there, and nobody gets it: the tally says so.
+func TestATopicWithoutASubscriberIsTallied(t *testing.T) {
+	r := start(t, forwarder.Options{}, "COLOSSUS --> topic:T", "HAL9000 --> null")
+	s := r.sender("")
+	for _, to := range []string{"COLOSSUS", "HAL9000"} {
+		if err := s.Send(within(t), message(to, "x"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := tallied(r), []string{"COLOSSUS nobody reads 1"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func tallied(r *router) (all []string) {
 	for _, x := range r.node.Unrouted() {
 		all = append(all, fmt.Sprintf("%s %s %d", x.Address, x.Reason, x.Count))

@@ -33,7 +33,7 @@ const (
 const (
 	reasonHandlerGone = "handler gone" // it had rows once
 	reasonNotWired    = "not wired"    // it had none, as far as is remembered
-	reasonNobodyReads = "nobody reads" // it has, to a hop where nobody is
+	reasonNobodyReads = "nobody reads" // it has, to a hop where nobody is, or a topic without a subscriber
 )
 
 // lostTally counts messages that went nowhere, by address.

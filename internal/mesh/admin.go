@@ -183,26 +183,37 @@ func (l *link) handleReactive(_ *Frame, c *command) (Status, []byte) {
 	return StatusOK, nil
 }
 
+// private does a command of the table of private topics.
+func (l *link) private(f *Frame, do func(by, topic string) bool) (Status, []byte) {
+	topic := string(f.Name)
+	if bad := badName(topic); bad != "" {
+		return StatusError, appendText(nil, "bad topic: "+bad)
+	}
+	return done(do(l.login.name, topic), "not done")
+}
+
 func (l *link) handlePrivateTopic(f *Frame, _ *command) (Status, []byte) {
-	return done(l.m.privateTopic(l.login.name, string(f.Name)), "not done")
+	return l.private(f, l.m.privateTopic)
 }
 
 func (l *link) handlePublicTopic(f *Frame, _ *command) (Status, []byte) {
-	return done(l.m.publicTopic(l.login.name, string(f.Name)), "not done")
+	return l.private(f, l.m.publicTopic)
+}
+
+// allow does a command that names who may use a topic.
+func (l *link) allow(f *Frame, c *command, do func(by, topic, name string) bool) (Status, []byte) {
+	if badName(c.CID) != "" {
+		return StatusError, nil
+	}
+	return l.private(f, func(by, topic string) bool { return do(by, topic, c.CID) })
 }
 
 func (l *link) handleAuthorize(f *Frame, c *command) (Status, []byte) {
-	if badName(c.CID) != "" {
-		return StatusError, nil
-	}
-	return done(l.m.authorize(l.login.name, string(f.Name), c.CID), "not done")
+	return l.allow(f, c, l.m.authorize)
 }
 
 func (l *link) handleUnauthorize(f *Frame, c *command) (Status, []byte) {
-	if badName(c.CID) != "" {
-		return StatusError, nil
-	}
-	return done(l.m.unauthorize(l.login.name, string(f.Name), c.CID), "not done")
+	return l.allow(f, c, l.m.unauthorize)
 }
 
 func (l *link) handlePrivateTopicsConfig(*Frame, *command) (Status, []byte) {

@@ -139,11 +139,12 @@ func (g *gateway) handlePublish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer v.end()
-	switch data, err := g.arguments(body); {
-	case err != nil:
+	data, err := g.arguments(body)
+	if err == nil {
+		err = v.publish(r.PathValue("topic"), data)
+	}
+	if err != nil {
 		reason(w, http.StatusForbidden, err.Error())
-	case !v.publish(r.PathValue("topic"), data):
-		reason(w, http.StatusForbidden, "unauthorized")
 	}
 }
 
@@ -191,10 +192,16 @@ func (g *gateway) command(w http.ResponseWriter, r *http.Request, name string) {
 	if topic == "" {
 		topic = "__config__"
 	}
-	known := adminCommands[name]
-	if !known.boss || !v.l.isBoss() || badName(topic) != "" {
+	known, refusal := adminCommands[name], ""
+	switch {
+	case !v.l.isBoss():
+		refusal = "unauthorized"
+	case !known.boss:
+		refusal = "no privileged command: " + name
+	}
+	if refusal != "" {
 		g.m.count.refused.Add(1)
-		reason(w, http.StatusForbidden, "unauthorized")
+		reason(w, http.StatusForbidden, refusal)
 		return
 	}
 	status, data := known.run(v.l, &Frame{Type: Admin, ID: newID(), Name: []byte(topic)}, &command{Cmd: &name, CID: r.PathValue("cid")})

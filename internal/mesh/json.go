@@ -26,16 +26,35 @@ type object struct {
 
 // typed are the keys of params, result or error that tell what the message is, and what it says.
 type typed struct {
-	JuliaType  *uint64         `json:"__type__"`
-	PythonType *uint64         `json:"type"`
-	CID        *string         `json:"cid"`
-	Meta       json.RawMessage `json:"meta"`
-	Data       json.RawMessage `json:"data"`
-	Status     *uint64         `json:"sts"`
-	Pin        string          `json:"pin"`
-	KeyValue   string          `json:"key_val"`
-	KeyType    uint64          `json:"key_type"`
-	Signature  string          `json:"signature"`
+	JuliaType  *uint64
+	PythonType *uint64
+	CID        *string
+	Meta       json.RawMessage
+	Data       json.RawMessage
+	Status     *uint64
+	Pin        string
+	KeyValue   string
+	KeyType    uint64
+	Signature  string
+}
+
+// typedOf reads the keys as they are written: encoding/json takes "Type" for "type", and here that is the name of an argument.
+func typedOf(m json.RawMessage) (t typed, err error) {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(m, &keys); err != nil {
+		return t, err
+	}
+	for key, to := range map[string]any{
+		"__type__": &t.JuliaType, "type": &t.PythonType, "cid": &t.CID, "meta": &t.Meta, "data": &t.Data, "sts": &t.Status,
+		"pin": &t.Pin, "key_val": &t.KeyValue, "key_type": &t.KeyType, "signature": &t.Signature,
+	} {
+		if v, ok := keys[key]; ok {
+			if err := json.Unmarshal(v, to); err != nil {
+				return t, err
+			}
+		}
+	}
+	return t, nil
 }
 
 // kind is the type that is told. Params with a "type" that is none are an object of the sender's.
@@ -93,9 +112,9 @@ func decodeJSON(b []byte, v any) error {
 // call reads what has a method.
 func (o *object) call(f *Frame) error {
 	f.Name = []byte(*o.Method)
-	var t typed
-	if len(o.Params) > 0 && o.Params[0] == '{' && json.Unmarshal(o.Params, &t) == nil {
-		if kind, ok := t.kind(); ok {
+	if len(o.Params) > 0 && o.Params[0] == '{' {
+		t, err := typedOf(o.Params)
+		if kind, ok := t.kind(); ok && err == nil {
 			return o.typedCall(f, &t, kind)
 		}
 	}
@@ -117,7 +136,9 @@ func (o *object) call(f *Frame) error {
 func (o *object) typedCall(f *Frame, t *typed, kind uint64) (err error) {
 	f.Type = Type(kind)
 	switch {
-	case kind >= 16 && kind&15 == 0 && kind <= 0xff:
+	case kind > 0xff:
+		return unknownType(kind)
+	case kind >= 16 && kind&15 == 0:
 		f.Type, f.Flags = Publish, byte(kind)
 		f.Data, err = cborOf(t.Data)
 	case f.Type == Identity && t.CID != nil:
@@ -136,7 +157,7 @@ func (o *object) typedCall(f *Frame, t *typed, kind uint64) (err error) {
 	case f.Type == Attestation:
 		f.Key, err = base64.StdEncoding.DecodeString(t.Signature)
 	default:
-		return fmt.Errorf("type %d is not known here", kind)
+		return unknownType(kind)
 	}
 	if err == nil && !f.HasID {
 		err = errors.New("the id is missing")
@@ -144,13 +165,16 @@ func (o *object) typedCall(f *Frame, t *typed, kind uint64) (err error) {
 	return err
 }
 
+func unknownType(kind uint64) error { return fmt.Errorf("type %d is not known here", kind) }
+
 // answer reads a result or an error.
 func (o *object) answer(f *Frame, m json.RawMessage) error {
-	var t typed
-	if err := json.Unmarshal(m, &t); err != nil {
+	t, err := typedOf(m)
+	if err != nil {
 		return errors.New("a result or error of Rembus is an object with a type")
 	}
 	kind, ok := t.kind()
+	ok = ok && kind <= 0xff
 	switch f.Type = Type(kind); {
 	case !f.HasID:
 		return errors.New("the id is missing")
@@ -160,7 +184,6 @@ func (o *object) answer(f *Frame, m json.RawMessage) error {
 		return errors.New("a result or error of Rembus has type 4, 5 or 6")
 	}
 	f.Status = Status(*t.Status)
-	var err error
 	f.Data, err = cborOf(t.Data)
 	return err
 }

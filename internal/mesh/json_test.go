@@ -21,6 +21,7 @@ func TestJSONIsReadAsTheCBORThatItMeans(t *testing.T) {
 		{"rpc without arguments", `{"jsonrpc":"2.0","id":7,"method":"add"}`, `850248070000000000000063616464f6f6`},
 		{"direct rpc", `{"jsonrpc":"2.0","id":7,"method":"a/b/add","params":[]}`, `85024807000000000000006361646463612f6280`},
 		{"an argument whose name is type", `{"jsonrpc":"2.0","id":7,"method":"add","params":{"type":"x"}}`, `850248070000000000000063616464f6a164747970656178`},
+		{"arguments that are written in another case", `{"jsonrpc":"2.0","id":7,"method":"add","params":{"Type":3,"__TYPE__":0}}`, `850248070000000000000063616464f6a2645479706503685f5f545950455f5f00`},
 		{"admin", `{"jsonrpc":"2.0","id":7,"method":"add","params":{"type":3,"cmd":"expose"}}`, `840348070000000000000063616464a163636d64666578706f7365`},
 		{"attestation", `{"jsonrpc":"2.0","id":7,"method":"foo","params":{"type":11,"signature":"AAEC"}}`, `840b48070000000000000063666f6f43000102`},
 		{"register", `{"jsonrpc":"2.0","id":7,"method":"foo","params":{"type":10,"pin":"1","key_val":"AAEC","key_type":2}}`, `860a48070000000000000063666f6f61314300010202`},
@@ -54,6 +55,7 @@ func TestJSONThatIsNoMessage(t *testing.T) {
 		`{"id":7,"result":{"type":4}}`, `{"id":7,"method":"x","params":"text"}`, `{"id":7,"method":"x","params":7}`, `{"id":1.5,"method":"x"}`, `{"id":-1,"method":"x"}`,
 		`{"id":"a text of more than sixteen bytes","method":"x"}`, `{"id":7,"method":"x","params":{"type":12}}`, `{"method":"x","params":{"type":0,"cid":"y"}}`,
 		`{"id":7,"method":"x","params":{"type":11,"signature":"*"}}`, `{"id":7,"method":"x","params":[1e999]}`,
+		`{"id":7,"method":"x","params":{"__type__":256,"cid":"y"}}`, `{"id":7,"method":"x","params":{"__type__":259,"cmd":"subscribe"}}`, `{"id":7,"result":{"__type__":260,"sts":0}}`,
 		`{"method":"x","params":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
 	} {
 		var fe *FrameError

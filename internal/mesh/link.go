@@ -63,7 +63,7 @@ type source struct {
 func (m *Mesh) serve(t transport, dialled *peer) error {
 	l := &link{m: m, t: t, dialled: dialled, from: t.remote().String(), loopback: isLoopback(t.remote())}
 	l.source.link, l.copyOf.link = l, l
-	l.in, l.copies = m.inlet(&l.source), m.inlet(&l.copyOf)
+	l.in, l.copies = m.inlet(&l.source, false), m.inlet(&l.copyOf, true)
 	if !m.join(l) {
 		t.close(goingAway, "the router takes no more connections")
 		t.end()
@@ -85,9 +85,9 @@ func (m *Mesh) serve(t transport, dialled *peer) error {
 	return err
 }
 
-// inlet makes a way into the node.
-func (m *Mesh) inlet(s *source) *forwarder.Inlet {
-	return m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: s, Own: "peer", MaxMessage: m.o.MaxMessage + 16<<10})
+// inlet makes a way into the node: of what peers publish, or of what the router has to say of them (asides), which nobody may want to hear.
+func (m *Mesh) inlet(s *source, asides bool) *forwarder.Inlet {
+	return m.node.NewInlet(forwarder.InletOptions{Account: m.account, Source: s, Asides: asides, Own: "peer", MaxMessage: m.o.MaxMessage + 16<<10})
 }
 
 func isLoopback(a net.Addr) bool {

@@ -178,7 +178,7 @@ func New(node *forwarder.Node, core *admin.Core, o Options) *Mesh {
 	m.kin.clean()
 	m.repick()
 	m.own = newTwin(m, ownName)
-	m.copies = m.inlet(&m.copyOf)
+	m.copies = m.inlet(&m.copyOf, true)
 	m.names.wake, m.names.here = m.kin.wake, m.o.Server
 	m.unwatch = m.names.watch(m.table)
 	node.Handle("peer", m)

@@ -77,7 +77,7 @@ const maxListed = 1 << 17
 // values decodes what has structure. A length is checked against what came before anything is made for it.
 var values = func() cbor.DecMode {
 	mode, err := cbor.DecOptions{
-		DupMapKey: cbor.DupMapKeyEnforcedAPF, MaxNestedLevels: 16, MaxArrayElements: maxListed, MaxMapPairs: 1024,
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, MaxNestedLevels: 16, MaxArrayElements: maxListed, MaxMapPairs: 1024,
 	}.DecMode()
 	if err != nil {
 		panic(err)

@@ -28,21 +28,28 @@ func (m *Mesh) visit(name string, attested, loopback bool, from string) *visit {
 	t.attach(l, false, false)
 	l.use(t)
 	l.source.link, l.copyOf.link = l, l
-	l.in, l.copies = m.inlet(&l.source), m.inlet(&l.copyOf)
+	l.in, l.copies = m.inlet(&l.source, false), m.inlet(&l.copyOf, true)
 	return &visit{m, l, x}
 }
 
 func (v *visit) end() { v.l.twin.Load().detach(v.l) }
 
-// publish sends a publish without QoS; false where it is not allowed or cannot be sent.
-func (v *visit) publish(topic string, data []byte) bool {
-	if badName(topic) != "" || !v.m.mayUse(v.l.twin.Load(), topic) {
+// publish sends a publish without QoS. An error says why it is refused, or cannot be sent.
+func (v *visit) publish(topic string, data []byte) error {
+	bad := badName(topic)
+	switch {
+	case bad != "":
+		bad = "bad topic: " + bad
+	case !v.m.mayUse(v.l.twin.Load(), topic):
+		bad = "unauthorized"
+	}
+	if bad != "" {
 		v.m.count.refused.Add(1)
-		return false
+		return errors.New(bad)
 	}
 	err := v.l.handlePublish(&Frame{Type: Publish, Name: []byte(topic), Data: data})
 	v.l.flushAll()
-	return err == nil
+	return err
 }
 
 // ask makes a request. wait has the answer.
