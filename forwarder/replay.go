@@ -106,6 +106,12 @@ func (c *conn) replayAsked(l *engine.Link, scheme Replayer, name, address string
 	return &beginning{name: name, from: from, answer: answer, target: l.Remote().Target}, nil
 }
 
+// The first and the last time that RFC 3339 writes.
+const (
+	firstMilli wire.Timestamp = -62_167_219_200_000
+	lastMilli  wire.Timestamp = 253_402_300_799_999
+)
+
 // timeText reads the value of from_time: a text or a timestamp, described or not.
 func timeText(v any) (string, error) {
 	if d, ok := v.(wire.Described); ok {
@@ -119,6 +125,7 @@ func timeText(v any) (string, error) {
 	case wire.Symbol:
 		return string(v), nil
 	case wire.Timestamp:
+		v = max(firstMilli, min(v, lastMilli)) // the least and greatest of a language are asked for, and their years have more digits
 		return time.UnixMilli(int64(v)).UTC().Format(time.RFC3339Nano), nil
 	}
 	return "", fmt.Errorf("%s: a text or a timestamp is wanted", fromTime)
