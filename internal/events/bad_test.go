@@ -58,6 +58,16 @@ func TestHalfOfASurrogatePairIsNoText(t *testing.T) {
 	})
 }
 
+// Who waits for an answer to what cannot be read has it, where its ref came first.
+func TestTheRefOfWhatCannotBeRead(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		a := w.dial()
+		a.say(`{"op":"hello","ref":1,"name":"A","name":"B"}`, `{"op":"hello","name":"A"}`, `{"op":"event","ref":2,"id":"1","type":"T","data":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`,
+			`{"op":"event","ref":3,"id":"1","id":"2","type":"T"}`, `{"op":"event","ref":4,`, `{"op":"event","ref":{"a":`, `{"op":"event","data":1,,"ref":5}`)
+		a.wants("error 1 bad_request", "welcome", "error 2 bad_request", "error 3 bad_request", "error 4 bad_request", "error bad_request", "error bad_request")
+	})
+}
+
 // A response is what its receivers take it for.
 func TestTheStatusOfAResponse(t *testing.T) {
 	inWorld(t, Options{}, func(w *world) {

@@ -92,7 +92,7 @@ func (f *frame) linkField(name []byte) *[]byte {
 	return nil
 }
 
-// parse reads a frame. Its members are parts of b.
+// parse reads a frame. Its members are parts of b. Where there is an error, it has those before it.
 func (f *frame) parse(b []byte) error {
 	*f = frame{}
 	m, err := object(b)
