@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"container/list"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,8 +77,11 @@ func (c *conn) attachReceiver(l *engine.Link) {
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
 	var begins *beginning
 	if scheme, name := c.n.replayer(address); scheme != nil {
-		var refusal *engine.LinkError
-		if begins, refusal = c.replayAsked(l, scheme, name, address); refusal != nil {
+		refusal := checkOrdered(address, scheme, name)
+		if refusal == nil {
+			begins, refusal = c.replayAsked(l, scheme, name, address)
+		}
+		if refusal != nil {
 			l.Refuse(refusal)
 			return
 		}
@@ -115,6 +119,9 @@ func answerTo(src *wire.Source, address string) *wire.Source {
 
 // checkReceivable says why an address cannot be received from.
 func checkReceivable(address string) error {
+	if address == routetable.NullAddress { // a row that leads there discards: a receiver would wait for ever
+		return errors.New("nothing is received from null: it is where rows discard")
+	}
 	pattern, ok := routetable.QuotePattern(address)
 	if !ok || len(pattern) > routetable.MaxTextBytes {
 		return fmt.Errorf("the address %.200q cannot be received from", address)

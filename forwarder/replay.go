@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
@@ -16,8 +17,11 @@ import (
 // Replayer is a Scheme whose names have an order, and can be received from as of a time gone by. A receiver asks for that with from_time, as a filter
 // of its source or a property of its link.
 type Replayer interface {
-	// CheckReplay says why a receiver cannot have what came to name from then on. from is what it asked for, as text; empty is everything.
-	CheckReplay(name, from string) error
+	// CheckName says why nothing can be received from name.
+	CheckName(name string) error
+
+	// CheckFrom says why a receiver cannot have what came from then on: what it asked for, as text; empty is everything.
+	CheckFrom(from string) error
 
 	// Replay calls begin once, with what came to name from then on; nil is nothing. begin makes the receiver's row: what comes to the name later is not
 	// to be sent on before begin returns. With from Restart that is what it has missed by what Left was told of who; all where nothing is known.
@@ -56,6 +60,19 @@ func (n *Node) replayer(address string) (r Replayer, name string) {
 	return r, address[len(scheme)+1:]
 }
 
+// checkOrdered says why an address whose scheme has an order cannot be received from. What comes there is sent on by the name as the scheme writes it.
+func checkOrdered(address string, scheme Replayer, name string) *engine.LinkError {
+	written := address[:len(address)-len(name)]
+	err := scheme.CheckName(name)
+	if small := strings.ToLower(written); err == nil && written != small {
+		err = fmt.Errorf("%s is written in small letters: nothing comes to %.200q", small, address)
+	}
+	if err != nil {
+		return &engine.LinkError{Condition: wire.CondInvalidField, Text: err.Error()}
+	}
+	return nil
+}
+
 // beginning is a receiver whose row is yet to be made, by the scheme of its address.
 type beginning struct {
 	r          *receiver
@@ -76,7 +93,7 @@ func (c *conn) replayAsked(l *engine.Link, scheme Replayer, name, address string
 	}
 	from, err := timeText(v)
 	if err == nil {
-		err = scheme.CheckReplay(name, from)
+		err = scheme.CheckFrom(from)
 	}
 	if err != nil {
 		return nil, &engine.LinkError{Condition: wire.CondInvalidField, Text: err.Error()}
@@ -88,6 +105,12 @@ func (c *conn) replayAsked(l *engine.Link, scheme Replayer, name, address string
 	answer.Filter = filter
 	return &beginning{name: name, from: from, answer: answer, target: l.Remote().Target}, nil
 }
+
+// The first and the last time that RFC 3339 writes.
+const (
+	firstMilli wire.Timestamp = -62_167_219_200_000
+	lastMilli  wire.Timestamp = 253_402_300_799_999
+)
 
 // timeText reads the value of from_time: a text or a timestamp, described or not.
 func timeText(v any) (string, error) {
@@ -102,6 +125,7 @@ func timeText(v any) (string, error) {
 	case wire.Symbol:
 		return string(v), nil
 	case wire.Timestamp:
+		v = max(firstMilli, min(v, lastMilli)) // the least and greatest of a language are asked for, and their years have more digits
 		return time.UnixMilli(int64(v)).UTC().Format(time.RFC3339Nano), nil
 	}
 	return "", fmt.Errorf("%s: a text or a timestamp is wanted", fromTime)

@@ -123,7 +123,9 @@ func (s *relayServer) handle(ctx context.Context, q *relay.Request) error {
 		return err
 	}
 	if err := cmd.Start(); err != nil {
-		s.say(s.stderr, "routectl: %v", err)
+		if ctx.Err() == nil { // else the client has given up already
+			s.say(s.stderr, "routectl: %v", err)
+		}
 		return &relay.Error{Code: "failed", Message: "the command cannot be run"}
 	}
 	stop := context.AfterFunc(ctx, func() { stdout.Close() }) // a child of the command may have it open

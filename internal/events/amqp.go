@@ -33,10 +33,8 @@ type nameScheme struct{ r *Router }
 var _ forwarder.Replayer = nameScheme{}
 
 func (s nameScheme) Outlet(h *routetable.Hop, _ *routetable.Route, _ string) forwarder.Outlet {
-	o := &nameOutlet{r: s.r}
-	if o.typ, o.response, o.known = parseName(h.Name); !o.known {
-		o.typ = h.Name
-	}
+	o := &nameOutlet{r: s.r, address: h.Text}
+	o.typ, o.response, o.known = parseName(h.Name)
 	return o
 }
 
@@ -52,6 +50,7 @@ func parseName(name string) (typ string, response, ok bool) {
 // nameOutlet is one kind of event, as a place to send to.
 type nameOutlet struct {
 	r        *Router
+	address  string
 	typ      string
 	response bool
 	known    bool
@@ -69,7 +68,7 @@ func (o *nameOutlet) Deliver(batch []*forwarder.Copy) (int, error) {
 	for _, c := range batch {
 		err := o.event(c.Message(), &f, &e)
 		if err != nil {
-			o.r.log.Info("a message that is no event was refused", "address", addressOf(o.typ, o.response), "error", err)
+			o.r.log.Info("a message that is no event was refused", "address", o.address, "error", err)
 			c.Settle(forwarder.Rejected(wire.CondDecodeError, firstLine(err)))
 			continue
 		}
@@ -218,11 +217,16 @@ func (r *Router) stamped(payload []byte, at int64) []byte {
 	return b
 }
 
-// CheckReplay says why a receiver cannot have what came to a name from a time on.
-func (s nameScheme) CheckReplay(name, from string) error {
+// CheckName says why nothing can be received from a name.
+func (s nameScheme) CheckName(name string) error {
 	if _, _, ok := parseName(name); !ok {
-		return errors.New("events are received from event:req/TYPE or event:res/TYPE")
+		return errors.New("events are received from event:req/TYPE or event:res/TYPE, with a TYPE of 1 to 1024 bytes")
 	}
+	return nil
+}
+
+// CheckFrom says why a receiver cannot have what came from a time on.
+func (s nameScheme) CheckFrom(from string) error {
 	_, err := linkTime(from)
 	return err
 }

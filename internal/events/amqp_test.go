@@ -1,8 +1,10 @@
 package events_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -27,8 +29,27 @@ type node struct {
 	forwarder *forwarder.Node
 	session   *amqp.Session
 	url       string
+	log       journal
 	address   string          // of its AMQP listener
 	grace     context.Context // what waits for hops has until this is over, at the end
+}
+
+// journal is what was logged.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
 
 func startNode(t *testing.T) *node { return startNodeWith(t, forwarder.Options{}) }
@@ -38,7 +59,7 @@ func startNodeWith(t *testing.T, o forwarder.Options) *node {
 	n := &node{t: t, table: routetable.New()}
 	core := admin.New(n.table, admin.Options{})
 	f := forwarder.New(core, o)
-	n.events = events.New(core, events.Options{ID: f.ID()})
+	n.events = events.New(core, events.Options{ID: f.ID(), Log: slog.New(slog.NewTextHandler(&n.log, nil))})
 	n.events.Attach(f)
 	n.forwarder = f
 	address, err := f.ListenWith(forwarder.ListenOptions{Address: "127.0.0.1:0"})
@@ -243,6 +264,9 @@ func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 		if err := n.send(x.address, x.body); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%.100s to %s: %v", x.body, x.address, err)
 		}
+	}
+	if log := n.log.String(); !strings.Contains(log, " address=event:T ") {
+		t.Errorf("no address as it was sent to: %s", log)
 	}
 	if err := n.send("event:req/T", `{}`); err != nil {
 		t.Error(err)

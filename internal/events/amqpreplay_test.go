@@ -113,6 +113,24 @@ func TestReceiversWithFromTime(t *testing.T) {
 	}
 }
 
+// Where no event ever comes to, nobody waits.
+func TestNamesThatNothingIsReceivedFrom(t *testing.T) {
+	n := startNode(t)
+	for _, x := range []struct{ address, want string }{
+		{"event:", "event:req/TYPE"}, {"event:T", "event:req/TYPE"}, {"event:foo/T", "event:req/TYPE"}, {"event:req", "event:req/TYPE"}, {"event:res/", "event:req/TYPE"},
+		{"event:*", "event:req/TYPE"}, {"event:req/" + strings.Repeat("T", 1025), "1024 bytes"}, {"EVENT:req/T", "small letters"}, {"null", "discard"},
+	} {
+		if _, err := n.session.NewReceiver(t.Context(), x.address, nil); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%.50s: %v", x.address, err)
+		}
+	}
+	for _, address := range []string{"event:req/null", "NULL", "null/", "events:T"} {
+		if _, err := n.session.NewReceiver(t.Context(), address, nil); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 func TestFromTimeThatIsRefused(t *testing.T) {
 	n := startNode(t)
 	for _, x := range []struct {

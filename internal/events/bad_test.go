@@ -41,6 +41,43 @@ func TestTypesAreOpaque(t *testing.T) {
 	})
 }
 
+// Half of a surrogate pair is no text: two types, names or ids that differ would be one.
+func TestHalfOfASurrogatePairIsNoText(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		p := w.dial()
+		p.say(`{"op":"hello","name":"\ud800"}`, `{"op":"hello","name":"\\\ud83d\ude00"}`)
+		p.wants("error bad_request", "welcome")
+		for _, s := range []string{`\ud800`, `\udc00`, `a\udbffb`, `\ud83d\ud83d\ude00`, `\ud83d\n`, `\ud83d\u0041`} {
+			p.say(fmt.Sprintf(`{"op":"subscribe","ref":1,"type":"%s","direction":"request"}`, s), fmt.Sprintf(`{"op":"event","ref":2,"id":"1","type":"%s"}`, s),
+				fmt.Sprintf(`{"op":"event","ref":3,"id":"%s","type":"T"}`, s), fmt.Sprintf(`{"op":"types","ref":4,"shareable":["T","%s"]}`, s),
+				fmt.Sprintf(`{"op":"event","ref":5,"id":"1","type":"T","data":"%s"}`, s))
+			p.wants("error 1 bad_request", "error 2 bad_request", "error 3 bad_request", "error 4 bad_request", "accepted 5")
+		}
+		p.say(`{"op":"subscribe","ref":1,"type":"\\ud800\ud83d\ude00\ufffd","direction":"request"}`, `{"op":"event","id":"1","type":"\\ud800😀\ufffd"}`)
+		p.wants("subscribed 1", "1")
+	})
+}
+
+// Who waits for an answer to what cannot be read has it, where its ref came first.
+func TestTheRefOfWhatCannotBeRead(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		a := w.dial()
+		a.say(`{"op":"hello","ref":1,"name":"A","name":"B"}`, `{"op":"hello","name":"A"}`, `{"op":"event","ref":2,"id":"1","type":"T","data":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`,
+			`{"op":"event","ref":3,"id":"1","id":"2","type":"T"}`, `{"op":"event","ref":4,`, `{"op":"event","ref":{"a":`, `{"op":"event","data":1,,"ref":5}`)
+		a.wants("error 1 bad_request", "welcome", "error 2 bad_request", "error 3 bad_request", "error 4 bad_request", "error bad_request", "error bad_request")
+	})
+}
+
+// A response is what its receivers take it for.
+func TestTheStatusOfAResponse(t *testing.T) {
+	inWorld(t, Options{}, func(w *world) {
+		a := w.join("A", "res/T")
+		a.say(`{"op":"event","ref":1,"id":"1","type":"T","response":{"status":"OK","status":"NONE"}}`, `{"op":"event","ref":2,"id":"2","type":"T","response":{"status":"OK","st\u0061tus":"OK"}}`,
+			`{"op":"event","ref":3,"id":"3","type":"T","response":{"\u0073tatus":"\u004fK"}}`)
+		a.wants("error 1 bad_request", "error 2 bad_request", "3", "accepted 3")
+	})
+}
+
 func TestWhatIsSaidOutOfPlace(t *testing.T) {
 	inWorld(t, Options{}, func(w *world) {
 		p := w.dial()

@@ -311,7 +311,7 @@ func (c *conn) greet() error {
 func (c *conn) hello(m websocket.Message) (done bool) {
 	f := &c.f
 	if err := c.parse(m); err != nil {
-		c.refuse(&c.dirty, nil, "bad_request", err.Error())
+		c.refuse(&c.dirty, f.ref, "bad_request", err.Error())
 		return false
 	}
 	name := word(f.name)
@@ -430,7 +430,7 @@ func (c *conn) read() error {
 		}
 		if err != nil {
 			c.log.Debug("a frame is not understood", "error", err)
-			c.refuse(&c.dirty, nil, "bad_request", err.Error())
+			c.refuse(&c.dirty, c.f.ref, "bad_request", err.Error())
 		} else {
 			c.handle()
 		}

@@ -1,9 +1,9 @@
 package events
 
 import (
-	"bytes"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/websocket"
@@ -92,7 +92,7 @@ func (f *frame) linkField(name []byte) *[]byte {
 	return nil
 }
 
-// parse reads a frame. Its members are parts of b.
+// parse reads a frame. Its members are parts of b. Where there is an error, it has those before it.
 func (f *frame) parse(b []byte) error {
 	*f = frame{}
 	m, err := object(b)
@@ -102,8 +102,8 @@ func (f *frame) parse(b []byte) error {
 			break
 		}
 		p := f.field(name)
-		if p == nil && bytes.IndexByte(name, '\\') >= 0 {
-			name, _ = text(append(append([]byte{'"'}, name...), '"'))
+		if p == nil {
+			name = m.plain(name)
 			p = f.field(name)
 		}
 		if p != nil {
@@ -172,24 +172,28 @@ func typeOf(value []byte) ([]byte, error) {
 
 // statusOf gives the status of a response: OK, FAILED, or NONE, which makes it none.
 func statusOf(response []byte) (string, error) {
+	var status []byte
 	m, err := object(response)
 	for more := err == nil; more; {
 		var name, value []byte
 		if name, value, more, err = m.next(); err != nil || !more {
 			break
 		}
-		if string(name) != "status" {
+		if string(m.plain(name)) != "status" {
 			continue
 		}
-		switch s, _ := text(value); string(s) {
-		case "OK":
-			return "OK", nil
-		case "FAILED":
-			return "FAILED", nil
-		case "NONE":
-			return "NONE", nil
+		if status != nil {
+			return "", errors.New("response: a member is there twice: status") // the component may take the other
 		}
-		break
+		status = value
+	}
+	switch s, _ := text(status); string(s) {
+	case "OK":
+		return "OK", nil
+	case "FAILED":
+		return "FAILED", nil
+	case "NONE":
+		return "NONE", nil
 	}
 	return "", errors.New(`response: an object with status "OK" or "FAILED" is wanted`)
 }
@@ -217,7 +221,7 @@ func appendTime(b []byte, at int64) []byte {
 func parseTime(s string) (int64, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	switch {
-	case err != nil:
+	case err != nil, s[len("2006-01-02T15")] != ':', strings.Contains(s, ","): // Parse takes hours of one digit, and a comma for the dot
 		return 0, errors.New(`from_time: a time as 2026-07-01T12:00:00.5Z is wanted, "restart" or "now"`)
 	case t.Year() < 1970:
 		return 0, nil

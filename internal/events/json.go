@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"math/bits"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // maxDepth is how deep a JSON value may be nested.
@@ -59,6 +62,15 @@ func (m *members) next() (name, value []byte, more bool, err error) {
 	}
 	m.i, m.in = end, true
 	return name, m.b[i:end], true, nil
+}
+
+// plain gives a name without its escapes.
+func (m *members) plain(name []byte) []byte {
+	if bytes.IndexByte(name, '\\') < 0 {
+		return name
+	}
+	name, _ = text(append(append([]byte{'"'}, name...), '"'))
+	return name
 }
 
 func skipBlank(b []byte, i int) int {
@@ -252,7 +264,8 @@ func skipDigits(b []byte, i int) int {
 	return i
 }
 
-// text decodes a JSON string, quotes and all. What has no escape is a part of value.
+// text decodes a JSON string, quotes and all. What has no escape is a part of value. One with half of a surrogate pair is no text: two of them
+// would be the same.
 func text(value []byte) (s []byte, ok bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return nil, false
@@ -261,10 +274,40 @@ func text(value []byte) (s []byte, ok bool) {
 		return value[1 : len(value)-1], true
 	}
 	var decoded string
-	if json.Unmarshal(value, &decoded) != nil {
+	if hasHalf(value) || json.Unmarshal(value, &decoded) != nil {
 		return nil, false
 	}
 	return []byte(decoded), true
+}
+
+// hasHalf tells whether half of a surrogate pair is escaped in a JSON string.
+func hasHalf(value []byte) bool {
+	for i := 0; i < len(value); i++ {
+		if value[i] != '\\' {
+			continue
+		}
+		if i++; i == len(value) || value[i] != 'u' {
+			continue
+		}
+		r := hex4(value, i+1)
+		if i += 4; !utf16.IsSurrogate(r) {
+			continue
+		}
+		if i+2 >= len(value) || value[i+1] != '\\' || value[i+2] != 'u' || utf16.DecodeRune(r, hex4(value, i+3)) == utf8.RuneError {
+			return true
+		}
+		i += 6
+	}
+	return false
+}
+
+// hex4 reads four hexadecimal digits from i on; 0 where they are none.
+func hex4(b []byte, i int) rune {
+	n, err := strconv.ParseUint(string(b[min(i, len(b)):min(i+4, len(b))]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
 }
 
 // appendText appends s as a JSON string.

@@ -829,8 +829,9 @@ func TestE39ANameIsOneConnection(t *testing.T) {
 func TestE40TimesInTheFutureAndNoTimes(t *testing.T) {
 	inWorld(t, Options{}, func(w *world) {
 		a := w.join("A")
-		a.say(request("1", "T"), subscribe("req/T", `"2199-01-01T00:00:00Z"`), subscribe("res/T", `"yesterday"`), subscribe("res/T", `5`))
-		a.wants("subscribed req/T", "error res/T bad_request", "error res/T bad_request")
+		a.say(request("1", "T"), subscribe("req/T", `"2199-01-01T00:00:00Z"`), subscribe("res/T", `"yesterday"`), subscribe("res/T", `5`),
+			subscribe("res/T", `"2000-01-01T00:00:00,5Z"`), subscribe("res/T", `"2000-01-01T1:00:00Z"`), subscribe("res/T", `"2000-01-01T00:00:00"`))
+		a.wants("subscribed req/T", "error res/T bad_request", "error res/T bad_request", "error res/T bad_request", "error res/T bad_request", "error res/T bad_request")
 		a.say(request("2", "T"))
 		a.wants("2")
 	})

@@ -15,7 +15,7 @@ const maxRanges = 4096
 
 // add notes a number, and reports whether it is new.
 func (s *seen) add(n uint64, at int64) bool {
-	i := sort.Search(len(s.ranges), func(i int) bool { return s.ranges[i].last+1 >= n })
+	i := sort.Search(len(s.ranges), func(i int) bool { return s.ranges[i].last >= n-1 }) // n is never 0
 	if i < len(s.ranges) && s.ranges[i].first <= n && n <= s.ranges[i].last {
 		return false
 	}

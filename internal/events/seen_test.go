@@ -1,6 +1,7 @@
 package events
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -29,6 +30,19 @@ func TestSeenIsASet(t *testing.T) {
 				t.Fatalf("ranges touch: %v", s.ranges)
 			}
 		}
+	}
+}
+
+// Numbers of other routers may be any.
+func TestSeenOfTheGreatestNumbers(t *testing.T) {
+	var s seen
+	for _, n := range []uint64{math.MaxUint64, 5, math.MaxUint64 - 1, 6} {
+		if !s.add(n, 1) || s.add(n, 1) || !s.has(n) {
+			t.Errorf("%d: %v", n, s.ranges)
+		}
+	}
+	if len(s.ranges) != 2 {
+		t.Errorf("ranges: %v", s.ranges)
 	}
 }
 

@@ -14,20 +14,23 @@ const maxShareable = 10_000
 // handleTypes takes which types may cross to other routers: all that are named, or none.
 func (c *conn) handleTypes() {
 	f := &c.f
-	var types []string
-	if json.Unmarshal(f.shareable, &types) != nil {
+	var values []json.RawMessage
+	if json.Unmarshal(f.shareable, &values) != nil {
 		c.refuse(&c.dirty, f.ref, "bad_request", "shareable: a list of types is wanted")
 		return
 	}
-	for _, t := range types {
-		switch {
-		case t == "" || len(t) > maxTypeBytes:
-			c.refuse(&c.dirty, f.ref, "bad_request", "shareable: a type is a text of 1 to 1024 bytes")
-			return
-		case !allowed(c.account.Shareable, addressOf(t, false)):
-			c.refuse(&c.dirty, f.ref, "not_shareable", "not allowed to be shareable: "+t)
+	types := make([]string, 0, len(values))
+	for _, value := range values {
+		t, err := typeOf(value)
+		if err != nil {
+			c.refuse(&c.dirty, f.ref, "bad_request", "shareable: "+err.Error())
 			return
 		}
+		if !allowed(c.account.Shareable, addressOf(string(t), false)) {
+			c.refuse(&c.dirty, f.ref, "not_shareable", "not allowed to be shareable: "+string(t))
+			return
+		}
+		types = append(types, string(t))
 	}
 	if !c.r.share(types) {
 		c.refuse(&c.dirty, f.ref, "bad_request", "there are too many shareable types")

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fingerpost/fingerpost/internal/websocket"
 )
@@ -104,6 +106,12 @@ func New(o Options) (*Manager, error) {
 	if o.URL == "" || o.Name == "" {
 		return nil, errors.New("a manager needs URL and Name")
 	}
+	if !utf8.ValidString(o.Name) {
+		return nil, errors.New("Name: UTF-8 is wanted")
+	}
+	if u, err := url.Parse(o.URL); err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Hostname() == "" {
+		return nil, errors.New("URL: ws://HOST:PORT/router/manager is wanted, or wss://") // as it is no retry mends it
+	}
 	if o.Redial == 0 {
 		o.Redial = 5 * time.Second
 	}
@@ -192,7 +200,8 @@ func (m *Manager) Send(e *Event) error {
 	return err
 }
 
-// Put sends an event and waits until the Router has it, and gives its time there.
+// Put sends an event and waits until the Router has it, and gives its time there. It is not for handlers: while one runs, nothing that the Router
+// says is read, its answer neither. They use Send, or a worker.
 func (m *Manager) Put(ctx context.Context, e *Event) (time.Time, error) {
 	answer := make(chan accepted, 1)
 	ref, err := m.send(e, answer)
@@ -211,6 +220,9 @@ func (m *Manager) Put(ctx context.Context, e *Event) (time.Time, error) {
 }
 
 func (m *Manager) send(e *Event, answer chan accepted) (ref string, err error) {
+	if err := e.check(); err != nil {
+		return "", err
+	}
 	if e.ID == "" {
 		e.ID = newUUID()
 	}
@@ -231,11 +243,33 @@ func (m *Manager) send(e *Event, answer chan accepted) (ref string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if len(b) > maxFrame {
+		return "", fmt.Errorf("the event has %d bytes, of at most %d", len(b), maxFrame)
+	}
 	if answer != nil {
 		m.waiting[ref] = answer
 	}
 	write(m.conn, b)
 	return ref, nil
+}
+
+// maxFrame is the most bytes of an event, all of it, that the Router takes.
+const maxFrame = 4 << 20
+
+// check says what no router takes: it would end the connection for some of it, and tell nobody of an event that was sent without waiting.
+func (e *Event) check() error {
+	r := e.Response
+	switch {
+	case e.Type == "" || len(e.Type) > 1024 || !utf8.ValidString(e.Type):
+		return errors.New("type: a text of 1 to 1024 bytes is wanted")
+	case len(e.ID) > 128 || !utf8.ValidString(e.ID):
+		return errors.New("id: a text of at most 128 bytes is wanted")
+	case r != nil && r.Status != OK && r.Status != Failed:
+		return fmt.Errorf("response: the status is OK or FAILED, and not %q", r.Status)
+	case !utf8.Valid(e.Data) || !utf8.Valid(e.Context) || r != nil && !utf8.Valid(r.Data):
+		return errors.New("an event is UTF-8")
+	}
+	return nil
 }
 
 // write sends a frame.

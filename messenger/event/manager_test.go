@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -197,6 +199,83 @@ func TestHealthTellsWhatHandlersRaised(t *testing.T) {
 		if time.Now().After(until) {
 			t.Fatalf("%+v", c)
 		}
+	}
+}
+
+func TestWhatNoManagerIsMadeOf(t *testing.T) {
+	for _, o := range []event.Options{{}, {URL: "ws://h/router/manager"}, {Name: "A"}, {URL: "h:1", Name: "A"}, {URL: "http://h:1/router/manager", Name: "A"}, {URL: "ws:///x", Name: "A"}, {URL: "ws://h/", Name: "\xff"}} {
+		if _, err := event.New(o); err == nil {
+			t.Errorf("%+v makes one", o)
+		}
+	}
+}
+
+// What a router would refuse, or end the connection for, is not sent; who sends it hears why.
+func TestEventsThatAreNone(t *testing.T) {
+	p := startPlace(t, events.Options{})
+	m := manager(t, event.Options{URL: p.url, Name: "A"})
+	p.run(m)
+	long := func(n int) string { return strings.Repeat("x", n) }
+	text := func(n int) json.RawMessage { return json.RawMessage(`"` + long(n) + `"`) }
+	for name, e := range map[string]event.Event{
+		"no type": {}, "a long type": {Type: long(1025)}, "a type that is not UTF-8": {Type: "\xff"}, "a long id": {Type: "T", ID: long(129)}, "an id that is not UTF-8": {Type: "T", ID: "\xff"},
+		"no JSON": {Type: "T", Data: json.RawMessage("{")}, "two values": {Type: "T", Data: json.RawMessage(`1,"id":2`)}, "data that is not UTF-8": {Type: "T", Data: json.RawMessage("\"\xff\"")},
+		"a context that is not UTF-8": {Type: "T", Context: json.RawMessage("\"\xff\"")}, "no status": {Type: "T", Response: &event.Response{}}, "another status": {Type: "T", Response: &event.Response{Status: "MAYBE"}},
+		"much": {Type: "T", Data: text(4 << 20)}, "deep data": {Type: "T", Data: json.RawMessage(strings.Repeat("[", 600) + strings.Repeat("]", 600))},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if _, err := m.Put(ctx, &e); err == nil || errors.Is(err, event.ErrAway) || ctx.Err() != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+	if _, err := m.Put(t.Context(), &event.Event{Type: "T", Data: text(4<<20 - 1000)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A component goes on when something of what it says is refused, and tells of it.
+func TestARefusalEndsNothing(t *testing.T) {
+	grants, err := admin.NewGrants([]string{"event:req/T"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startPlace(t, events.Options{HealthEvery: 200 * time.Millisecond, Authorize: func(*http.Request) (*events.Account, error) { return &events.Account{Send: grants}, nil }})
+	status := event.OK
+	m := manager(t, event.Options{URL: p.url, Name: "A", Health: func() (string, any) { return status, math.NaN() }})
+	m.Request("T", func(_ context.Context, e *event.Event) (*event.Response, error) {
+		switch e.ID {
+		case "1":
+			return &event.Response{Status: "MAYBE"}, nil
+		case "2":
+			return &event.Response{Status: event.OK, Data: json.RawMessage("{")}, nil
+		case "3": // not for this account to send
+			return &event.Response{Status: event.OK}, nil
+		}
+		status = "FINE"
+		return nil, nil
+	})
+	p.run(m)
+	for _, id := range []string{"1", "2", "3", "4"} {
+		if _, err := m.Put(t.Context(), &event.Event{ID: id, Type: "T"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.Put(t.Context(), &event.Event{Type: "U"}); err == nil || !strings.Contains(err.Error(), "unauthorized") {
+		t.Error(err)
+	}
+	want := []string{`\"MAYBE\"`, "unexpected end of JSON", "unauthorized", "vitals", "is no status"}
+	for until := time.Now().Add(20 * time.Second); len(want) > 0; time.Sleep(10 * time.Millisecond) {
+		c := p.events.Components()
+		want = slices.DeleteFunc(want, func(w string) bool {
+			return slices.ContainsFunc(c[0].Exceptions, func(x json.RawMessage) bool { return strings.Contains(string(x), w) })
+		})
+		if time.Now().After(until) {
+			t.Fatalf("%q was not told: %s", want, c[0].Exceptions)
+		}
+	}
+	if c := p.events.Components(); !c[0].Connected || c[0].Health != event.Error {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/websocket"
@@ -21,6 +22,9 @@ type frame struct {
 }
 
 const dialTimeout = 10 * time.Second
+
+// refTypes is the ref of the types that are shareable.
+const refTypes = "types"
 
 // errRefused marks what no retry mends.
 var errRefused = errors.New("the router refuses")
@@ -61,7 +65,7 @@ func (m *Manager) hello(c *websocket.Conn) error {
 		return fmt.Errorf("%w: %s: %s", errRefused, f.Code, f.Message)
 	}
 	if len(m.shareable) > 0 {
-		say(c, map[string]any{"op": "types", "ref": "types", "shareable": m.shareable})
+		say(c, map[string]any{"op": "types", "ref": refTypes, "shareable": m.shareable})
 	}
 	for _, h := range m.handlers {
 		from := h.last
@@ -126,11 +130,24 @@ func (m *Manager) read(ctx context.Context, c *websocket.Conn) error {
 		case "health_check":
 			m.health(c, f.Check)
 		case "error":
-			if !m.answer(f.Ref, accepted{err: fmt.Errorf("%s: %s", f.Code, f.Message)}) {
-				return fmt.Errorf("%w: %s: %s: %s", errRefused, f.Ref, f.Code, f.Message)
+			if err := m.refused(&f); err != nil {
+				return err
 			}
 		}
 	}
+}
+
+// refused takes what the Router refuses. Only what every session says first ends Run: an event or an answer that is refused is no reason to be away.
+func (m *Manager) refused(f *frame) error {
+	kind, _, ofHandler := strings.Cut(f.Ref, " ")
+	switch {
+	case m.answer(f.Ref, accepted{err: fmt.Errorf("%s: %s", f.Code, f.Message)}):
+	case f.Ref == refTypes, ofHandler && (kind == "request" || kind == "response"):
+		return fmt.Errorf("%w: %s: %s: %s", errRefused, f.Ref, f.Code, f.Message)
+	case f.Ref == "": // of Send, which waits for nothing
+		m.raise(&Event{Type: "router"}, fmt.Errorf("the router refuses what was sent: %s: %s", f.Code, f.Message))
+	}
+	return nil
 }
 
 // answer gives an answer to who waits for it.
@@ -196,6 +213,15 @@ func (m *Manager) health(c *websocket.Conn, check string) {
 	if m.o.Health != nil {
 		status, vitals = m.o.Health()
 	}
+	if status != OK && status != Warning && status != Error {
+		m.raise(&Event{Type: "health"}, fmt.Errorf("%q is no status: OK, WARNING or ERROR is wanted", status))
+		status = Error
+	}
+	told, err := json.Marshal(vitals)
+	if err != nil {
+		m.raise(&Event{Type: "health"}, fmt.Errorf("vitals: %w", err))
+		told = []byte("null")
+	}
 	m.mu.Lock()
 	raised := m.raised
 	m.raised = nil
@@ -206,7 +232,7 @@ func (m *Manager) health(c *websocket.Conn, check string) {
 	if raised == nil {
 		raised = []exception{}
 	}
-	say(c, map[string]any{"op": "health", "check": check, "status": status, "exceptions": raised, "vitals": vitals})
+	say(c, map[string]any{"op": "health", "check": check, "status": status, "exceptions": raised, "vitals": json.RawMessage(told)})
 }
 
 // disconnected tells everybody who waits.

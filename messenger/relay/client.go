@@ -148,8 +148,8 @@ func (c *Client) OnError(f func(error)) {
 	c.mu.Unlock()
 }
 
-// Close ends the connection and everything unfinished with the code "closed", and waits for handlers that are at work. An iterator of a request's body
-// that waits for something is not waited for.
+// Close ends the connection and everything unfinished with the code "closed", and waits for handlers that are at work, so that none of them may call
+// it. An iterator of a request's body that waits for something is not waited for.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true

@@ -337,9 +337,32 @@ func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
 func TestNoJSONIsNotSent(t *testing.T) {
 	c, f := newScripted(t).connect(relay.Options{})
-	_, err := c.Request(t.Context(), "t", raw(`1}],"op":"x"`), nil)
+	long := strings.Repeat("x", 16<<20)
+	for _, head := range []string{`1}],"op":"x"`, "\"\xff\"", " ", `"` + long + `"`} {
+		_, err := c.Request(t.Context(), "t", raw(head), nil)
+		wantCode(t, err, relay.BadRequest)
+	}
+	_, err := c.Request(t.Context(), "\xff", nil, nil)
 	wantCode(t, err, relay.BadRequest)
+	_, err = c.Serve(t.Context(), "\xff", nil)
+	wantCode(t, err, relay.BadRequest)
+	wantCode(t, c.Unserve(t.Context(), "\xff"), relay.BadRequest)
 	f.silent()
+}
+
+// A handler that says no JSON hears of it, and nothing else ends.
+func TestAHandlerThatSaysNoJSON(t *testing.T) {
+	s := newScripted(t)
+	c, f := s.connect(relay.Options{})
+	b := s.serving(c, f, func(_ context.Context, r *relay.Request) error {
+		wantCode(t, r.Respond(raw("\"\xff\"")), relay.BadRequest)
+		wantCode(t, r.Send(raw("1,2")), relay.BadRequest)
+		return r.Send(raw("1"))
+	})
+	f.say(`[{"op":"head","topic":"t","id":"x","from":"A","done":true}]`)
+	b.hear(`[{"op":"head","topic":"t","id":"x","to":"A","ref":"#"}]`)
+	b.hear(`[{"op":"body","topic":"t","id":"x","to":"A","ref":"#","data":1}]`)
+	b.hear(`[{"op":"body","topic":"t","id":"x","to":"A","ref":"#","done":true}]`)
 }
 
 // A response that ends early ends the request: the rest of its body stays here.

@@ -33,6 +33,9 @@ type served struct {
 // there is no connection for now, the error's code is "closed", and the topic is served when there is one; where ctx ends before the relay has
 // answered, it may be served all the same.
 func (c *Client) Serve(ctx context.Context, topic string, handler Handler) (Role, error) {
+	if err := c.check(topic, nil); err != nil {
+		return None, err
+	}
 	c.mu.Lock()
 	if c.closed {
 		c.release()
@@ -62,6 +65,9 @@ func (c *Client) Serve(ctx context.Context, topic string, handler Handler) (Role
 
 // Unserve serves a topic no more. Requests that are being answered are finished.
 func (c *Client) Unserve(ctx context.Context, topic string) error {
+	if err := c.check(topic, nil); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	delete(c.topics, topic)
 	c.release()

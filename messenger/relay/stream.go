@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"unicode/utf8"
 )
 
 // errSent is the end of an outgoing that has sent all.
@@ -116,10 +118,10 @@ type outgoing struct {
 
 // send sends an op when the window allows it.
 func (o *outgoing) send(ctx context.Context, kind string, data json.RawMessage, done bool) error {
-	if data != nil && !json.Valid(data) {
-		return &Error{Code: BadRequest, Topic: o.topic, Message: "a head or a part is no JSON"}
-	}
 	c := o.c
+	if err := c.check(o.topic, data); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.release()
 	for o.err == nil && o.untaken >= c.o.Window {
@@ -143,6 +145,28 @@ func (o *outgoing) send(ctx context.Context, kind string, data json.RawMessage, 
 		o.end(errSent)
 	}
 	return nil
+}
+
+// Bounds of a message: the relay's own, unless Options.MaxMessage is higher, and how much of it may be beside the data.
+const (
+	relayMessage = 16 << 20
+	mostWords    = 32 << 10
+)
+
+// check says what the relay would end the connection for, with all that goes by it, or would take for another topic.
+func (c *Client) check(topic string, data json.RawMessage) error {
+	words := ""
+	switch {
+	case !utf8.ValidString(topic):
+		words = "the topic is no UTF-8"
+	case data != nil && (!utf8.Valid(data) || !json.Valid(data)):
+		words = "a head or a part is no JSON"
+	case len(data) > max(c.o.MaxMessage, relayMessage)-mostWords:
+		words = fmt.Sprintf("a head or a part of %d bytes is too long", len(data))
+	default:
+		return nil
+	}
+	return &Error{Code: BadRequest, Topic: topic, Message: words}
 }
 
 func (o *outgoing) answered(p *op) {
