@@ -131,8 +131,8 @@ func drain(w http.ResponseWriter, r *http.Request, most int64) {
 // requestEvent is the event of a request.
 func (b *Broker) requestEvent(q *Request, r *http.Request, body []byte) *proto.Event {
 	e := &proto.Event{
-		ID: proto.NewID(), Type: q.Type, Category: proto.Request, CreateTime: b.o.Now().UnixNano(),
-		HasContext: true, Context: q.Context, HasSource: true, Source: b.web, ContentType: r.Header.Get("Content-Type"), Content: body,
+		ID: proto.NewID(), Type: utf8Text(q.Type), Category: proto.Request, CreateTime: b.o.Now().UnixNano(),
+		HasContext: true, Context: q.Context, HasSource: true, Source: b.web, ContentType: utf8Text(r.Header.Get("Content-Type")), Content: body,
 	}
 	e.Context.Platform = b.now.Load().objects.Platform
 	e.Values = []proto.Entry{
@@ -143,6 +143,9 @@ func (b *Broker) requestEvent(q *Request, r *http.Request, body []byte) *proto.E
 	e.Span = spanOf(r.Header.Get("Traceparent"), r.Header.Get("Tracestate"), q.Sampled)
 	return e
 }
+
+// utf8Text is a text of a header, which may have any bytes, as events have texts.
+func utf8Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // jsonLists is lists of texts as JSON, in the order of their names.
 func jsonLists(m map[string][]string) []byte {

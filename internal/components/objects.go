@@ -292,6 +292,9 @@ func (o *Objects) check() error {
 			if id.Name == "" || id.Hash == "" {
 				return fmt.Errorf("%s[%d]: name and hash are needed", list.key, i)
 			}
+			if !proto.IsHash(id.Hash) {
+				return fmt.Errorf("%s[%d].hash: %q: %s", list.key, i, id.Hash, hashForm)
+			}
 			if id.Dialect != "" && id.Dialect != "D3" && id.Dialect != "D4" {
 				return fmt.Errorf("%s[%d].dialect: %q: write D3 or D4", list.key, i, id.Dialect)
 			}
@@ -356,6 +359,9 @@ func (o *Objects) checkEnvironments() error {
 	return nil
 }
 
+// hashForm says what a hash is.
+const hashForm = `write letters, digits, "-", "_" and single dots, at most 128`
+
 func (o *Objects) checkDeployments() error {
 	for name, d := range o.Deployments {
 		if d == nil || d.App == "" {
@@ -364,6 +370,9 @@ func (o *Objects) checkDeployments() error {
 		for c, x := range d.Components {
 			if x == nil || x.Hash == "" {
 				return fmt.Errorf("deployments.%s.components.%s.hash: missing", name, c)
+			}
+			if !proto.IsHash(x.Hash) {
+				return fmt.Errorf("deployments.%s.components.%s.hash: %q: %s", name, c, x.Hash, hashForm)
 			}
 			if x.Type == "" {
 				x.Type = typeKubeFox
