@@ -272,7 +272,8 @@ func TestFieldsOfTheConnection(t *testing.T) {
 	f := x.connect(frontend)
 	f.handler = func(r *received) {
 		f.respond(r, 200, "body", map[string][]string{
-			"Transfer-Encoding": {"chunked"}, "content-length": {"9"}, "Connection": {"X-A"}, "Trailer": {"X-B"}, "Trailer:X-C": {"1"}, "Upgrade": {"h2c"}, "X-A": {"a\r\nX-D: 1"},
+			"Transfer-Encoding": {"chunked"}, "content-length": {"9"}, "Connection": {"X-A"}, "Trailer": {"X-B"}, "Trailer:X-C": {"1"}, "Upgrade": {"h2c"}, "X-A": {"a\r\nX-D: 1", "\x00\x7fé"},
+			"Kubefox-Event-Id": {"forged"}, "kubefox-platform": {"forged"},
 		})
 	}
 	_, body, h := x.do("GET", "/prod/hello", "")
@@ -281,8 +282,25 @@ func TestFieldsOfTheConnection(t *testing.T) {
 			t.Errorf("%s: %q", name, h[name])
 		}
 	}
-	if body != "body" || h.Get("Content-Length") != "4" || h.Get("X-A") == "" || h.Get("Connection") == "X-A" {
+	if len(h["Kubefox-Event-Id"]) != 1 || h.Get("Kubefox-Event-Id") == "forged" || fmt.Sprint(h["Kubefox-Platform"]) != "[lab]" {
+		t.Errorf("what the router says of itself: %v", h)
+	}
+	if body != "body" || h.Get("Content-Length") != "4" || fmt.Sprintf("%q", h["X-A"]) != `["a  X-D: 1" "é"]` || h.Get("Connection") == "X-A" {
 		t.Errorf("%q %v", body, h)
+	}
+}
+
+// OPTIONS of all, which has no path, is routed as any other request.
+func TestOptionsOfAll(t *testing.T) {
+	x := startBroker(t, Options{Objects: objects(t, strings.Replace(lab, "All() && Path(`/{{.Vars.subPath}}/hello`)", "Method(`OPTIONS`)", 1))})
+	f := x.connect(frontend)
+	f.handler = func(r *received) { f.respond(r, 200, "options", nil) }
+	c, err := net.Dial("tcp", strings.TrimPrefix(x.http, "http://"))
+	x.must(err)
+	defer c.Close()
+	fmt.Fprint(c, "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if text, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(text), "options") {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 
