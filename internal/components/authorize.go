@@ -49,9 +49,14 @@ func (b *Broker) authorize(ctx context.Context, c *Credentials) error {
 	if err := o.knows(c); err != nil {
 		return err
 	}
+	unread := ""
 	for id := range o.identities(c) {
 		c.dialect = cmp.Or(id.Dialect, c.dialect)
-		if want, ok := id.Token.read(); ok && c.Token != "" && subtle.ConstantTimeCompare([]byte(want), []byte(c.Token)) == 1 {
+		want, ok := id.Token.read()
+		if !ok && (id.Token.file != "" || id.Token.env != "") {
+			unread = "; the one of its identity cannot be read: " + cmp.Or(id.Token.file, id.Token.env)
+		}
+		if ok && c.Token != "" && subtle.ConstantTimeCompare([]byte(want), []byte(c.Token)) == 1 {
 			return nil
 		}
 	}
@@ -73,7 +78,7 @@ func (b *Broker) authorize(ctx context.Context, c *Credentials) error {
 		}
 		return nil
 	}
-	return errors.New("nobody vouches for the token")
+	return errors.New("nobody vouches for the token" + unread)
 }
 
 // knows checks that there is such a component: in some deployment with the same type and the whole hash, or in the platform.
