@@ -268,7 +268,7 @@ func decodeObjects(text []byte) (*Objects, error) {
 }
 
 // quoted is what the YAML reader shows of a file: it may be a secret that is in the wrong place.
-var quoted = regexp.MustCompile("(?s) ?`.*?`| '.*?'")
+var quoted = regexp.MustCompile("(?s) `.*?`|( anchor) '.*?'")
 
 // plainYAML puts what the YAML reader says on one line, without what is in the file.
 func plainYAML(err error) error {
@@ -276,7 +276,7 @@ func plainYAML(err error) error {
 	if te, ok := errors.AsType[*yaml.TypeError](err); ok {
 		text = strings.ReplaceAll(strings.Join(te.Errors, "; "), "components.", "")
 	}
-	return errors.New(quoted.ReplaceAllString(text, ""))
+	return errors.New(quoted.ReplaceAllString(text, "$1"))
 }
 
 // check says what no broker can use, by its path.
