@@ -94,10 +94,14 @@ func (c *Components) listenersTLS() map[string]*Listener {
 	return all
 }
 
-const grpcScheme = "grpcs://"
+// What tells these listeners from others that have certificates.
+const (
+	grpcScheme  = "grpcs://"
+	genesisPath = "/genesis"
+)
 
 func (c *Components) grpcURL() string    { return grpcScheme + c.GRPC }
-func (c *Components) genesisURL() string { return "https://" + c.Genesis + "/genesis" }
+func (c *Components) genesisURL() string { return "https://" + c.Genesis + genesisPath }
 
 // broker is the broker of components with its listeners.
 type broker struct {

@@ -2,6 +2,8 @@ package app
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net/http"
@@ -58,6 +60,31 @@ func TestComponents(t *testing.T) {
 	get("/other", "502 component gone")
 	if err := Check(config); err == nil || !strings.Contains(err.Error(), "colour") {
 		t.Errorf("check: got %v", err)
+	}
+}
+
+// Requests come in by HTTP/2 and by HTTP/1.1 where there is a certificate.
+func TestRequestsOverTLS(t *testing.T) {
+	d, ca := newDesk(t), newAuthority(t)
+	cert, key := ca.issue("router")
+	files := "{cert: " + d.keep("cert.pem", cert) + ", key: " + d.keep("key.pem", key) + "}"
+	d.write("components.yaml", strings.ReplaceAll(componentsFile, "'", "`"))
+	d.write("router.yaml", "nats: off\nlisteners: [{url: \"amqp://127.0.0.1:0\"}]\ncomponents: {file: components.yaml, genesis: \"127.0.0.1:0\", genesisTLS: "+files+"}\n")
+	a, _ := d.start(d.path("router.yaml"))
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	for version, set := range map[string]func(*http.Protocols, bool){"HTTP/2.0": (*http.Protocols).SetHTTP2, "HTTP/1.1": (*http.Protocols).SetHTTP1} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, Protocols: new(http.Protocols)}
+		set(transport.Protocols, true)
+		r, err := (&http.Client{Transport: transport}).Get("https://" + a.components.genesis.Addr().String() + "/other")
+		if err != nil {
+			t.Fatalf("%s: %v", version, err)
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil || r.Proto != version || r.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: got %s %s, %v", version, r.Proto, r.Status, err)
+		}
+		r.Body.Close()
+		transport.CloseIdleConnections()
 	}
 }
 

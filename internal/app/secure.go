@@ -193,8 +193,11 @@ func (l *Listener) tlsConfig() (c *tls.Config, key string, err error) {
 		return nil, key, err
 	}
 	c = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	if strings.HasPrefix(l.URL, grpcScheme) {
+	switch {
+	case strings.HasPrefix(l.URL, grpcScheme):
 		c.NextProtos = []string{"h2"}
+	case strings.HasSuffix(l.URL, genesisPath):
+		c.NextProtos = []string{"h2", "http/1.1"}
 	}
 	if l.TLS.ClientCA == "" {
 		return c, "", nil

@@ -1,11 +1,13 @@
 package components
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
@@ -47,9 +49,14 @@ func (b *Broker) authorize(ctx context.Context, c *Credentials) error {
 	if err := o.knows(c); err != nil {
 		return err
 	}
-	if id := o.identity(c); id != nil {
-		c.dialect = id.Dialect
-		if want, ok := id.Token.read(); ok && c.Token != "" && subtle.ConstantTimeCompare([]byte(want), []byte(c.Token)) == 1 {
+	unread := ""
+	for id := range o.identities(c) {
+		c.dialect = cmp.Or(id.Dialect, c.dialect)
+		want, ok := id.Token.read()
+		if !ok && (id.Token.file != "" || id.Token.env != "") {
+			unread = "; the one of its identity cannot be read: " + cmp.Or(id.Token.file, id.Token.env)
+		}
+		if ok && c.Token != "" && subtle.ConstantTimeCompare([]byte(want), []byte(c.Token)) == 1 {
 			return nil
 		}
 	}
@@ -71,15 +78,14 @@ func (b *Broker) authorize(ctx context.Context, c *Credentials) error {
 		}
 		return nil
 	}
-	return errors.New("nobody vouches for the token")
+	return errors.New("nobody vouches for the token" + unread)
 }
 
 // knows checks that there is such a component: in some deployment with the same type and the whole hash, or in the platform.
 func (o *Objects) knows(c *Credentials) error {
 	if c.ID.Type != typeKubeFox {
 		for i := range o.Adapters {
-			a := &o.Adapters[i]
-			if a.Type == c.ID.Type && cleanName(a.Name) == c.ID.Name && a.Hash == c.ID.Hash && (a.Pod == "" || a.Pod == c.Pod) {
+			if o.Adapters[i].isOf(c) {
 				return nil
 			}
 		}
@@ -95,14 +101,20 @@ func (o *Objects) knows(c *Credentials) error {
 	return errors.New("no deployment has such a component")
 }
 
-// identity is what the file says of the component's token.
-func (o *Objects) identity(c *Credentials) *Identity {
-	for _, list := range [][]Identity{o.Components, o.Adapters} {
-		for i := range list {
-			if x := &list[i]; x.Type == c.ID.Type && cleanName(x.App) == c.ID.App && cleanName(x.Name) == c.ID.Name && x.Hash == c.ID.Hash {
-				return x
+// identities are what the file says of the component's tokens: it may have several, as each pod of an adapter its own.
+func (o *Objects) identities(c *Credentials) iter.Seq[*Identity] {
+	return func(yield func(*Identity) bool) {
+		for _, list := range [][]Identity{o.Components, o.Adapters} {
+			for i := range list {
+				if x := &list[i]; x.isOf(c) && !yield(x) {
+					return
+				}
 			}
 		}
 	}
-	return nil
+}
+
+// isOf tells whether the identity is that of a component.
+func (x *Identity) isOf(c *Credentials) bool {
+	return x.Type == c.ID.Type && cleanName(x.App) == c.ID.App && cleanName(x.Name) == c.ID.Name && x.Hash == c.ID.Hash && (x.Pod == "" || x.Pod == c.Pod)
 }

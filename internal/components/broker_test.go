@@ -96,6 +96,32 @@ func TestWhatAComponentGets(t *testing.T) {
 	}
 }
 
+// A header may have any bytes; the texts of an event are UTF-8.
+func TestHeadersThatAreNoText(t *testing.T) {
+	x := startBroker(t, Options{})
+	f := x.connect(frontend)
+	f.handler = func(r *received) { f.respond(r, 200, r.ContentType+" "+r.Type, nil) }
+	got := x.get("/prod/hello", "Content-Type", "a\xff", "Kf-Type", "b\xff", "Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate", "c\xff")
+	if got != "200 a\uFFFD b\uFFFD" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// What routing takes out of an event is there once, whatever the sender gave.
+func TestValuesOfRouting(t *testing.T) {
+	x := startBroker(t, Options{})
+	f, b := x.connect(frontend), x.connect(backend)
+	f.handler = func(r *received) { f.respond(r, 200, fmt.Sprintf("%s %s", r.Params, r.Values), nil) }
+	e := b.child(&proto.Event{TTL: int64(10 * time.Second), Context: proto.Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}}, "frontend")
+	twice := func(key string) []proto.Entry {
+		return []proto.Entry{{Key: key, Value: []byte("1")}, {Key: key, Value: []byte("2")}}
+	}
+	e.Params, e.Values = twice("x"), append(twice("pathSuffix"), proto.Entry{Key: "path", Value: []byte(`"/qa/thing/rest"`)})
+	if got := string(b.request(e).Content); got != `[{x "thing"}] [{path "/qa/thing/rest"} {pathSuffix "rest"}]` {
+		t.Errorf("got %s", got)
+	}
+}
+
 func errorOf(e *proto.Event) string {
 	if e.Type != proto.TypeError {
 		return "no error: " + e.Type
@@ -246,7 +272,8 @@ func TestFieldsOfTheConnection(t *testing.T) {
 	f := x.connect(frontend)
 	f.handler = func(r *received) {
 		f.respond(r, 200, "body", map[string][]string{
-			"Transfer-Encoding": {"chunked"}, "content-length": {"9"}, "Connection": {"X-A"}, "Trailer": {"X-B"}, "Trailer:X-C": {"1"}, "Upgrade": {"h2c"}, "X-A": {"a\r\nX-D: 1"},
+			"Transfer-Encoding": {"chunked"}, "content-length": {"9"}, "Connection": {"X-A"}, "Trailer": {"X-B"}, "Trailer:X-C": {"1"}, "Upgrade": {"h2c"}, "X-A": {"a\r\nX-D: 1", "\x00\x7fé"},
+			"Kubefox-Event-Id": {"forged"}, "kubefox-platform": {"forged"},
 		})
 	}
 	_, body, h := x.do("GET", "/prod/hello", "")
@@ -255,8 +282,25 @@ func TestFieldsOfTheConnection(t *testing.T) {
 			t.Errorf("%s: %q", name, h[name])
 		}
 	}
-	if body != "body" || h.Get("Content-Length") != "4" || h.Get("X-A") == "" || h.Get("Connection") == "X-A" {
+	if len(h["Kubefox-Event-Id"]) != 1 || h.Get("Kubefox-Event-Id") == "forged" || fmt.Sprint(h["Kubefox-Platform"]) != "[lab]" {
+		t.Errorf("what the router says of itself: %v", h)
+	}
+	if body != "body" || h.Get("Content-Length") != "4" || fmt.Sprintf("%q", h["X-A"]) != `["a  X-D: 1" "é"]` || h.Get("Connection") == "X-A" {
 		t.Errorf("%q %v", body, h)
+	}
+}
+
+// OPTIONS of all, which has no path, is routed as any other request.
+func TestOptionsOfAll(t *testing.T) {
+	x := startBroker(t, Options{Objects: objects(t, strings.Replace(lab, "All() && Path(`/{{.Vars.subPath}}/hello`)", "Method(`OPTIONS`)", 1))})
+	f := x.connect(frontend)
+	f.handler = func(r *received) { f.respond(r, 200, "options", nil) }
+	c, err := net.Dial("tcp", strings.TrimPrefix(x.http, "http://"))
+	x.must(err)
+	defer c.Close()
+	fmt.Fprint(c, "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if text, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(text), "options") {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 
@@ -456,6 +500,7 @@ func TestForgedEventsEndTheStream(t *testing.T) {
 		"another name":    func(e *proto.Event) { e.Source.Name = "backend" },
 		"other platforms": func(e *proto.Event) { e.Context.Platform = "x" },
 		"a bad value":     func(e *proto.Event) { e.Values = []proto.Entry{{Key: "a", Value: []byte("\x1a\x7f")}} },
+		"a bad text":      func(e *proto.Event) { e.ContentType = "a\xff" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := startBroker(t, Options{})
@@ -494,6 +539,9 @@ func TestWhoMayConnect(t *testing.T) {
 		"another hash":     func(w *who) { w.hash = "aaaaaaaaaaab" },
 		"another type":     func(w *who) { w.kind = "HTTPAdapter" },
 		"another app":      func(w *who) { w.app = "other" },
+		"an id of a row":   func(w *who) { w.id = "$1" },
+		"an id of many":    func(w *who) { w.id = "%" },
+		"a long id":        func(w *who) { w.id = strings.Repeat("a", 129) },
 		"no app":           func(w *who) { w.app = "" },
 		"no such name":     func(w *who) { w.name = "none" },
 	} {
@@ -507,14 +555,30 @@ func TestWhoMayConnect(t *testing.T) {
 			}
 		})
 	}
-	w := httpsrv
-	w.pod = "pod-2"
-	s := x.begin(w)
-	s.register(w)
-	if got := s.end(); got != "PermissionDenied component unauthorized" {
-		t.Errorf("another pod: %s", got)
+}
+
+// Each pod of an adapter has a token of its own, and a component several while they are changed.
+func TestSeveralTokens(t *testing.T) {
+	more := `adapters:
+  - {name: httpsrv, hash: debug, pod: pod-2, token: token-2}
+  - {name: httpsrv, hash: debug, pod: pod-2, token: token-3}
+  - {name: httpsrv, hash: debug, pod: pod-4, app: hello, token: adapter-token}
+`
+	x := startBroker(t, Options{Objects: objects(t, strings.Replace(lab, "adapters:\n", more, 1))})
+	for _, c := range []struct {
+		pod, token string
+		may        bool
+	}{
+		{"pod-1", "adapter-token", true}, {"pod-2", "token-2", true}, {"pod-2", "token-3", true},
+		{"pod-1", "token-2", false}, {"pod-2", "adapter-token", false}, {"pod-3", "adapter-token", false}, {"", "token-2", false}, {"pod-4", "adapter-token", false},
+	} {
+		w := httpsrv
+		w.pod, w.token = c.pod, c.token
+		s := x.begin(w)
+		if err := s.register(w); (err == nil) != c.may {
+			t.Errorf("%s with %s: %v", c.pod, c.token, err)
+		}
 	}
-	x.connect(httpsrv)
 }
 
 // A component that ends when it is sent values of the other dialect gets those of its own when it comes again.

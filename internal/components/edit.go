@@ -97,7 +97,7 @@ func (x *Edit) puts(dir string) (texts map[string]string, role admin.Role, err e
 		return nil, 0, err
 	}
 	role = admin.RoleOperator
-	if len(part.Adapters)+len(part.Components) > 0 {
+	if len(part.Adapters)+len(part.Components) > 0 || part.sendSecrets() {
 		role = admin.RoleAdmin
 	}
 	for _, s := range part.secrets() {
@@ -117,6 +117,19 @@ func (x *Edit) puts(dir string) (texts map[string]string, role admin.Role, err e
 		}
 	}
 	return texts, role, nil
+}
+
+// sendSecrets tells whether there is an adapter that has secrets in what it sends: to a place that who puts it chose.
+func (o *Objects) sendSecrets() bool {
+	all := slices.Collect(maps.Values(o.HTTPAdapters))
+	for _, m := range o.Manifests {
+		if m != nil {
+			all = slices.AppendSeq(all, maps.Values(m.HTTPAdapters))
+		}
+	}
+	return slices.ContainsFunc(all, func(a *HTTPAdapter) bool {
+		return a != nil && strings.Contains(strings.Join(slices.Collect(maps.Values(a.Headers)), "\n")+a.URL, "Secrets")
+	})
 }
 
 // apply gives the objects after the edit, and those that it makes others.

@@ -94,6 +94,8 @@ func TestEdits(t *testing.T) {
 	}{
 		{"a viewer", admin.Caller{User: "v", Role: admin.RoleViewer}, "releases: {}", "needs role operator"},
 		{"an operator", admin.Caller{User: "o", Role: admin.RoleOperator}, "environments: {e: {secrets: {s: {file: /etc/passwd}}}}", "needs role admin"},
+		{"an operator and where secrets go", admin.Caller{User: "o", Role: admin.RoleOperator}, "httpAdapters: {a: {url: 'http://b', headers: {X: '{{.Secrets.pw}}'}}}", "needs role admin"},
+		{"an operator and where a manifest's go", admin.Caller{User: "o", Role: admin.RoleOperator}, "manifests: {m: {httpAdapters: {a: {url: 'http://b/{{.Secrets.pw}}'}}}}", "needs role admin"},
 		{"an operator and identities", admin.Caller{User: "o", Role: admin.RoleOperator}, "components: [{name: n, hash: h}]", "needs role admin"},
 	} {
 		if _, err := x.b.Edit(c.who, Edit{Put: c.put}); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -101,8 +103,9 @@ func TestEdits(t *testing.T) {
 		}
 	}
 	for put, want := range map[string]string{
-		"platform: lab":       "platform: it is the file's",
-		"colour: red":         "colour",
+		"platform: lab": "platform: it is the file's",
+		"colour: red":   "colour",
+		"components: [{name: n, hash: h}, {name: n, hash: h, token: {env: X}}]": "n@h is there twice",
 		"a: [":                "yaml",
 		"environments: {e: }": "environments.e: empty",
 		"environments: {e: {secrets: {s: hidden}}}":                                                      "write {file: NAME} or {env: NAME}",
@@ -199,6 +202,43 @@ func TestObjectsShowNoSecrets(t *testing.T) {
 		}
 		if texts, err := splitObjects([]byte(part)); err != nil || texts[o.Name] != o.Text {
 			t.Errorf("%s: put again it is %q, %v, not %q", o.Name, texts[o.Name], err, o.Text)
+		}
+	}
+}
+
+// Secrets that are merged into others, and comments, are not shown either; nor are secrets in the wrong place, by what is said about that.
+func TestSecretsInOddPlaces(t *testing.T) {
+	texts, err := splitObjects([]byte("x: &x {pw: hidden}\nenvironments:\n  # hidden\n  e: {secrets: {<<: *x, b: hidden}} # hidden\n  f: {secrets: {<<: [*x, {<<: {c: hidden}}]}}\n"))
+	for name, text := range texts {
+		if strings.Contains(text, "hidden") {
+			t.Errorf("%s shows a secret: %s", name, text)
+		}
+	}
+	if err != nil || len(texts) != 2 {
+		t.Errorf("%v, %v", texts, err)
+	}
+	for _, text := range []string{
+		"environments: {e: {secrets: hidden}}", "components: [hidden]", "components: [{token: !!int hidden}]", "components: [{token: *hidden}]", "environments: {e: {secrets: {a: !!float 'hidden'}}}",
+	} {
+		if _, err := decodeObjects([]byte(text)); err == nil || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: %v", text, err)
+		}
+		if _, err := splitObjects([]byte(text)); err != nil && strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// A token that is put takes the place of those of all pods.
+func TestTokenOfAllPods(t *testing.T) {
+	more := "adapters:\n  - {name: httpsrv, hash: debug, pod: pod-2, token: token-2}\n"
+	x := startBroker(t, Options{Objects: objects(t, strings.Replace(lab, "adapters:\n", more, 1))})
+	x.edit("adapters: [{name: httpsrv, hash: debug, token: {env: FINGERPOST_TEST_NO_SUCH}}]")
+	for pod, token := range map[string]string{"pod-1": "adapter-token", "pod-2": "token-2"} {
+		w := httpsrv
+		w.pod, w.token = pod, token
+		if err := x.begin(w).register(w); err == nil {
+			t.Errorf("%s still comes in by %s", pod, token)
 		}
 	}
 }

@@ -131,8 +131,8 @@ func drain(w http.ResponseWriter, r *http.Request, most int64) {
 // requestEvent is the event of a request.
 func (b *Broker) requestEvent(q *Request, r *http.Request, body []byte) *proto.Event {
 	e := &proto.Event{
-		ID: proto.NewID(), Type: q.Type, Category: proto.Request, CreateTime: b.o.Now().UnixNano(),
-		HasContext: true, Context: q.Context, HasSource: true, Source: b.web, ContentType: r.Header.Get("Content-Type"), Content: body,
+		ID: proto.NewID(), Type: utf8Text(q.Type), Category: proto.Request, CreateTime: b.o.Now().UnixNano(),
+		HasContext: true, Context: q.Context, HasSource: true, Source: b.web, ContentType: utf8Text(r.Header.Get("Content-Type")), Content: body,
 	}
 	e.Context.Platform = b.now.Load().objects.Platform
 	e.Values = []proto.Entry{
@@ -143,6 +143,9 @@ func (b *Broker) requestEvent(q *Request, r *http.Request, body []byte) *proto.E
 	e.Span = spanOf(r.Header.Get("Traceparent"), r.Header.Get("Tracestate"), q.Sampled)
 	return e
 }
+
+// utf8Text is a text of a header, which may have any bytes, as events have texts.
+func utf8Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // jsonLists is lists of texts as JSON, in the order of their names.
 func jsonLists(m map[string][]string) []byte {
@@ -217,25 +220,37 @@ func (b *Broker) respond(w http.ResponseWriter, x *reply) {
 		if v, err := parseValue(text); err == nil {
 			lists, _ := v.(map[string][]string)
 			for name, list := range lists {
-				if !ofTheConnection(name) {
+				if !isOurs(name) {
 					for _, s := range list {
-						h.Add(name, s)
+						h.Add(name, fieldText(s))
 					}
 				}
 			}
 		}
 	}
 	if e.ContentType != "" {
-		h["Content-Type"] = []string{e.ContentType}
+		h["Content-Type"] = []string{fieldText(e.ContentType)}
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(e.Content))}
 	w.WriteHeader(statusOf(e))
 	w.Write(e.Content)
 }
 
-// ofTheConnection tells whether a field says how a message is sent, not what it is: that is for the listener to say (RFC 9110, 7.6.1).
-func ofTheConnection(name string) bool {
+// fieldText is a text as a field may have it: control characters, which make a client refuse the whole response, become blanks.
+func fieldText(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// isOurs tells whether a field is not the component's to say: how a message is sent, which is for the listener (RFC 9110, 7.6.1), and whose event it answers.
+func isOurs(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
+	case "Kubefox-Adapter", "Kubefox-Event-Id", "Kubefox-Platform", "Kubefox-Virtual-Environment", "Kubefox-App-Deployment", "Kubefox-Release-Manifest":
+		return true
 	case "Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
 		return true
 	}
@@ -274,7 +289,9 @@ func (b *Broker) ListenHTTP(address string, t *tls.Config) (*Gateway, error) {
 	}
 	return &Gateway{ln, &http.Server{
 		Handler: b, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ReadTimeout: b.o.TTL + 10*time.Second, MaxHeaderBytes: 1 << 20,
-		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
+		WriteTimeout:                 b.o.TTL + time.Minute, // from the request's header on: a client that does not read its response goes
+		DisableGeneralOptionsHandler: true,                  // components answer OPTIONS
+		ErrorLog:                     slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
 	}}, nil
 }
 

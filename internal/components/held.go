@@ -67,7 +67,7 @@ func (i *Identity) name() string {
 func splitObjects(text []byte) (map[string]string, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
-		return nil, err
+		return nil, plainYAML(err)
 	}
 	s := splitting{texts: map[string]string{}, room: maxNodes}
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
@@ -138,11 +138,11 @@ func (s *splitting) object(name string, n *yaml.Node) {
 	}
 }
 
-// plain is a copy of a node, without aliases.
+// plain is a copy of a node, without aliases, and without comments, in which may be secrets of old.
 func (s *splitting) plain(n *yaml.Node) *yaml.Node {
 	n = target(n)
 	c := *n
-	c.Anchor, c.Content = "", nil
+	c.Anchor, c.Content, c.HeadComment, c.LineComment, c.FootComment = "", nil, "", "", ""
 	if s.room--; s.room < 0 {
 		s.err = errors.New("too many aliases")
 		return &c
@@ -166,11 +166,32 @@ func hideSecrets(n *yaml.Node, identity bool) {
 			for j := 1; j < len(value.Content); j += 2 {
 				hide(value.Content[j])
 			}
+			hideMerged(value)
 		}
 	}
 	for _, x := range n.Content {
 		if n.Kind == yaml.SequenceNode { // of maps that are merged
 			hideSecrets(x, identity)
+		}
+	}
+}
+
+// hideMerged hides the secrets that are merged into others.
+func hideMerged(n *yaml.Node) {
+	for i := 1; i < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
+		if n.Content[i-1].Value != "<<" {
+			continue
+		}
+		from := n.Content[i]
+		maps := []*yaml.Node{from}
+		if from.Kind == yaml.SequenceNode {
+			maps = from.Content
+		}
+		for _, m := range maps {
+			for j := 1; j < len(m.Content); j += 2 {
+				hide(m.Content[j])
+			}
+			hideMerged(m)
 		}
 	}
 }
@@ -189,6 +210,13 @@ func parsePart(text []byte) (*Objects, error) {
 	}
 	if o.Platform != "" {
 		return nil, errors.New("platform: it is the file's")
+	}
+	for _, list := range [][]Identity{o.Adapters, o.Components} {
+		for i, x := range list {
+			if slices.ContainsFunc(list[:i], func(o Identity) bool { return o.name() == x.name() }) {
+				return nil, fmt.Errorf("%s is there twice: several tokens of a component are for components.yaml", x.name())
+			}
+		}
 	}
 	return o, nil
 }
@@ -285,15 +313,10 @@ func mergedMap[V any](a, b map[string]V) map[string]V {
 }
 
 func overIdentities(list, with []Identity) []Identity {
-	list = slices.Clone(list)
-	for _, x := range with {
-		if i := slices.IndexFunc(list, func(o Identity) bool { return o.name() == x.name() }); i >= 0 {
-			list[i] = x
-		} else {
-			list = append(list, x)
-		}
-	}
-	return list
+	list = slices.DeleteFunc(slices.Clone(list), func(o Identity) bool { // of all pods, else a token that is taken away would still do
+		return slices.ContainsFunc(with, func(x Identity) bool { return o.name() == x.name() })
+	})
+	return append(list, with...)
 }
 
 // layer lays the objects of the table over those of the file. One that does not go with the others is left out, and told.

@@ -90,6 +90,19 @@ func TestThreeBrokers(t *testing.T) {
 	}
 }
 
+// A hash may have dots, which the names of consumers may not.
+func TestHashWithDots(t *testing.T) {
+	list := together(t, 2, Options{Objects: objects(t, strings.ReplaceAll(lab, "aaaaaaaaaaaa", "v1.2.34-x"))})
+	w := frontend
+	w.hash = "v1.2.34-x"
+	f := list[0].connect(w)
+	f.handler = func(r *received) { f.respond(r, 200, "there", nil) }
+	list[1].knows("hello/frontend@v1.2.34", 1)
+	if got := list[1].get("/prod/hello"); got != "200 there" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // What a component registers at one broker another uses, where the deployment gives no routes; NATS keeps it.
 func TestRegistrationsAreShared(t *testing.T) {
 	text := strings.Replace(lab, "routes: [{id: 0, rule: \"All() && Path(`/{{.Vars.subPath}}/hello`)\"}, {id: 1, rule: \"PathPrefix(`/{{.Vars.subPath}}/{x}`)\"}],", "", 1)

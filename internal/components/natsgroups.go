@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,7 +60,8 @@ func (o *others) subscribe(g *group, handle func(*nats.Message)) (*nats.Subscrip
 	}
 	ctx, cancel := context.WithTimeout(o.b.ctx, opening)
 	defer cancel()
-	return o.nc.Consume(ctx, eventStream, g.id.Group(), o.subject(&g.id), 5*o.b.o.TTL, handle)
+	durable := strings.ReplaceAll(g.id.Group(), ".", "=") // it may have no dots
+	return o.nc.Consume(ctx, eventStream, durable, o.subject(&g.id), 5*o.b.o.TTL, handle)
 }
 
 // mayTake tells whether nobody takes the group's events or is about to; then the caller is.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -266,12 +267,16 @@ func decodeObjects(text []byte) (*Objects, error) {
 	return o, nil
 }
 
-// plainYAML puts what the YAML reader says on one line.
+// quoted is what the YAML reader shows of a file: it may be a secret that is in the wrong place.
+var quoted = regexp.MustCompile("(?s) `.*?`|( anchor) '.*?'")
+
+// plainYAML puts what the YAML reader says on one line, without what is in the file.
 func plainYAML(err error) error {
+	text := err.Error()
 	if te, ok := errors.AsType[*yaml.TypeError](err); ok {
-		return errors.New(strings.ReplaceAll(strings.Join(te.Errors, "; "), "components.", ""))
+		text = strings.ReplaceAll(strings.Join(te.Errors, "; "), "components.", "")
 	}
-	return err
+	return errors.New(quoted.ReplaceAllString(text, "$1"))
 }
 
 // check says what no broker can use, by its path.
@@ -289,8 +294,14 @@ func (o *Objects) check() error {
 			if id.Type == "" {
 				id.Type = list.kind
 			}
+			if err := checkType(id.Type); err != nil {
+				return fmt.Errorf("%s[%d].type: %w", list.key, i, err)
+			}
 			if id.Name == "" || id.Hash == "" {
 				return fmt.Errorf("%s[%d]: name and hash are needed", list.key, i)
+			}
+			if !proto.IsHash(id.Hash) {
+				return fmt.Errorf("%s[%d].hash: %q: %s", list.key, i, id.Hash, hashForm)
 			}
 			if id.Dialect != "" && id.Dialect != "D3" && id.Dialect != "D4" {
 				return fmt.Errorf("%s[%d].dialect: %q: write D3 or D4", list.key, i, id.Dialect)
@@ -356,17 +367,60 @@ func (o *Objects) checkEnvironments() error {
 	return nil
 }
 
+// checkType checks the type of a component.
+func checkType(s string) error {
+	switch s {
+	case typeKubeFox, typeHTTPAdapter, typeDBAdapter, typeBroker, "NATS":
+		return nil
+	}
+	return fmt.Errorf("%q: write KubeFox, HTTPAdapter or DBAdapter", s)
+}
+
+// checkNames checks that the components have names, and that those are different as identities have them.
+func (d *Deployment) checkNames() error {
+	seen := map[string]string{}
+	for _, name := range sortedKeys(d.Components) {
+		clean := cleanName(name)
+		switch other, twice := seen[clean]; {
+		case clean == "":
+			return fmt.Errorf("%s: %s", name, nameForm)
+		case twice:
+			return fmt.Errorf("%s: it has the name of %s: both are %q", name, other, clean)
+		}
+		seen[clean] = name
+	}
+	return nil
+}
+
+// nameForm says what a name is.
+const nameForm = `write letters, digits and "-", at most 63`
+
+// hashForm says what a hash is.
+const hashForm = `write letters, digits, "-", "_" and single dots, at most 128`
+
 func (o *Objects) checkDeployments() error {
 	for name, d := range o.Deployments {
 		if d == nil || d.App == "" {
 			return fmt.Errorf("deployments.%s.app: missing", name)
 		}
+		if cleanName(d.App) == "" {
+			return fmt.Errorf("deployments.%s.app: %q: %s", name, d.App, nameForm)
+		}
+		if err := d.checkNames(); err != nil {
+			return fmt.Errorf("deployments.%s.components.%w", name, err)
+		}
 		for c, x := range d.Components {
 			if x == nil || x.Hash == "" {
 				return fmt.Errorf("deployments.%s.components.%s.hash: missing", name, c)
 			}
+			if !proto.IsHash(x.Hash) {
+				return fmt.Errorf("deployments.%s.components.%s.hash: %q: %s", name, c, x.Hash, hashForm)
+			}
 			if x.Type == "" {
 				x.Type = typeKubeFox
+			}
+			if err := checkType(x.Type); err != nil {
+				return fmt.Errorf("deployments.%s.components.%s.type: %w", name, c, err)
 			}
 		}
 	}

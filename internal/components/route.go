@@ -2,6 +2,7 @@ package components
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/fingerpost/fingerpost/internal/components/proto"
@@ -175,13 +176,9 @@ func take(e *proto.Event, r *boundRoute, found Found) routed {
 	return routed{id: int64(r.ID), env: r.in.env[r.name]}
 }
 
+// setValue sets a value. Of a key that occurs twice readers take the last: one that the sender gave is taken out.
 func setValue(list []proto.Entry, key string, text []byte) []proto.Entry {
-	for i := range list {
-		if list[i].Key == key {
-			list[i].Value = text
-			return list
-		}
-	}
+	list = slices.DeleteFunc(list, func(x proto.Entry) bool { return x.Key == key })
 	return append(list, proto.Entry{Key: strings.Clone(key), Value: text})
 }
 

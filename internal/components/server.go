@@ -83,7 +83,7 @@ func (s *stream) farewell() *grpc.Status {
 		return &grpc.Status{}
 	case errors.Is(s.reason, errReplaced):
 		return &grpc.Status{Code: grpc.Aborted, Message: "another stream has the same id"}
-	case errors.Is(s.reason, errForged):
+	case errors.Is(s.reason, errForged), errors.Is(s.reason, errNoEvent):
 		return errUnauthorized
 	case told:
 		return status
@@ -91,8 +91,11 @@ func (s *stream) farewell() *grpc.Status {
 	return &grpc.Status{Code: grpc.Unavailable, Message: "broker unavailable"}
 }
 
-// errForged ends the stream of a component that speaks for another, or not as it has to.
-var errForged = errors.New("an event whose source or context is not the stream's own")
+// What ends the stream of a component that speaks for another, or not as it has to.
+var (
+	errForged  = errors.New("an event whose source or context is not the stream's own")
+	errNoEvent = errors.New("a message that is no event, or has texts that are not UTF-8")
+)
 
 // admission is how long it may take until a component has shown who it is and registered.
 const admission = 15 * time.Second
@@ -209,7 +212,7 @@ func (s *stream) handleEvent(in *inlet, f *Finder, m []byte) error {
 	var e proto.Event
 	seen, err := e.Parse(m)
 	if err != nil {
-		return errForged
+		return errNoEvent
 	}
 	s.heard(seen)
 	if !e.HasContext || e.Context.Platform != s.b.now.Load().objects.Platform || !e.HasSource || e.Source != s.id {
@@ -256,6 +259,9 @@ func (b *Broker) credentials(g *grpc.Stream) (*Credentials, error) {
 		if k.needed && *k.to == "" {
 			return c, fmt.Errorf("metadata %s: missing", k.name)
 		}
+	}
+	if !proto.IsPlain(c.ID.ID) { // it is a part of rows
+		return c, errors.New("metadata id: write letters, digits, \"-\", \"_\" and \".\", at most 128")
 	}
 	c.ID.Name, c.ID.App = cleanName(c.ID.Name), cleanName(c.ID.App)
 	if t := g.TLS(); t != nil && len(t.VerifiedChains) > 0 {

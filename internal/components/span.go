@@ -28,5 +28,5 @@ func spanOf(parent, state string, sampled bool) []byte {
 	if len(state) > 512 {
 		state = ""
 	}
-	return proto.AppendSpan(nil, trace, span, state, uint32(flags))
+	return proto.AppendSpan(nil, trace, span, utf8Text(state), uint32(flags))
 }

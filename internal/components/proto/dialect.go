@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -30,6 +31,9 @@ func toJSON(v []byte, seen *Dialects) ([]byte, error) {
 		switch c := v[0]; {
 		case c == 0x32 && !json.Valid(v):
 		case c == '"' || c == '[' || c == '{' || c == 't' || c == 'f' || c == 'n' || c == '-' || c >= '0' && c <= '9':
+			if !utf8.Valid(v) {
+				return nil, errWire
+			}
 			seen.D4 = true
 			return v, nil
 		}
@@ -127,13 +131,30 @@ func protoStruct(b []byte, depth int) (any, error) {
 	return m, err
 }
 
-// fromJSON gives the google.protobuf.Value of a JSON text. What is no JSON becomes a text.
+// fromJSON gives the google.protobuf.Value of a JSON text. What is no JSON, or deeper than values are, becomes a text.
 func fromJSON(text []byte) []byte {
 	var x any
-	if json.Unmarshal(text, &x) != nil {
+	if json.Unmarshal(text, &x) != nil || !isShallow(x, maxValueDepth) {
 		x = string(text)
 	}
 	return appendProtoValue(nil, x)
+}
+
+// isShallow tells whether a value has no values within it deeper than so many.
+func isShallow(x any, depth int) bool {
+	shallow := func(x any) bool { return isShallow(x, depth-1) }
+	switch x := x.(type) {
+	case []any:
+		return depth > 0 && !slices.ContainsFunc(x, func(x any) bool { return !shallow(x) })
+	case map[string]any:
+		for _, x := range x {
+			if !shallow(x) {
+				return false
+			}
+		}
+		return depth > 0
+	}
+	return depth >= 0
 }
 
 func appendProtoValue(b []byte, x any) []byte {

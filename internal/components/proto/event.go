@@ -3,6 +3,7 @@ package proto
 import (
 	"encoding/binary"
 	"errors"
+	"unicode/utf8"
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -105,6 +106,25 @@ func fields(b []byte, each func(n protowire.Number, kind protowire.Type, bytes [
 // text is b as a string that aliases it.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
+// setText takes a text of the wire. Other readers end the stream that brings them one that is not UTF-8: such an event goes to nobody.
+func setText(to *string, b []byte) error {
+	if !utf8.Valid(b) {
+		return errWire
+	}
+	*to = text(b)
+	return nil
+}
+
+// checkSpan refuses a SpanContext that others do not read.
+func checkSpan(b []byte) error {
+	return fields(b, func(n protowire.Number, kind protowire.Type, bytes []byte, _ uint64) error {
+		if n == 3 && kind == protowire.BytesType && !utf8.Valid(bytes) {
+			return errWire
+		}
+		return nil
+	})
+}
+
 // Parse reads an event; it aliases b. Values of either dialect become JSON text, and seen tells of which there were some.
 func (e *Event) Parse(b []byte) (seen Dialects, err error) {
 	*e = Event{Params: e.Params[:0], Values: e.Values[:0]}
@@ -131,13 +151,14 @@ func (e *Event) Parse(b []byte) (seen Dialects, err error) {
 func (e *Event) field(n protowire.Number, b []byte, seen *Dialects) (err error) {
 	switch n {
 	case 1:
-		e.ID = text(b)
+		err = setText(&e.ID, b)
 	case 2:
-		e.ParentID = text(b)
+		err = setText(&e.ParentID, b)
 	case 3:
 		e.Span = b
+		err = checkSpan(b)
 	case 4:
-		e.Type = text(b)
+		err = setText(&e.Type, b)
 	case 8:
 		e.HasContext = true
 		err = parseTexts(b, &e.Context.Platform, &e.Context.Environment, &e.Context.Deployment, &e.Context.Manifest)
@@ -152,7 +173,7 @@ func (e *Event) field(n protowire.Number, b []byte, seen *Dialects) (err error) 
 	case 12:
 		e.Values, err = appendEntry(e.Values, b, seen)
 	case 14:
-		e.ContentType = text(b)
+		err = setText(&e.ContentType, b)
 	case 15:
 		e.Content = b
 	}
@@ -163,7 +184,7 @@ func (e *Event) field(n protowire.Number, b []byte, seen *Dialects) (err error) 
 func parseTexts(b []byte, texts ...*string) error {
 	return fields(b, func(n protowire.Number, kind protowire.Type, bytes []byte, _ uint64) error {
 		if i := int(n) - 1; kind == protowire.BytesType && i < len(texts) {
-			*texts[i] = text(bytes)
+			return setText(texts[i], bytes)
 		}
 		return nil
 	})
@@ -181,7 +202,7 @@ func appendEntry(list []Entry, b []byte, seen *Dialects) ([]Entry, error) {
 	err := fields(b, func(n protowire.Number, kind protowire.Type, bytes []byte, _ uint64) error {
 		switch {
 		case kind == protowire.BytesType && n == 1:
-			x.Key = text(bytes)
+			return setText(&x.Key, bytes)
 		case kind == protowire.BytesType && n == 2:
 			x.Value = bytes
 		}

@@ -194,6 +194,41 @@ func TestDialects(t *testing.T) {
 	}
 }
 
+// A value that is deeper than values are is a text for who speaks the other dialect: its reader would end the stream.
+func TestDeepValues(t *testing.T) {
+	for text, want := range map[string]string{
+		`[[["a"]]]`: `[[["a"]]]`, `[[[["a"]]]]`: `"[[[[\"a\"]]]]"`, `{"a":{"b":["c"]}}`: `{"a":{"b":["c"]}}`, `{"a":{"b":{"c":{}}}}`: `"{\"a\":{\"b\":{\"c\":{}}}}"`,
+	} {
+		if got, err := toJSON(fromJSON([]byte(text)), &Dialects{}); err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+// Texts that are not UTF-8 make no event: who got it would end its stream.
+func TestTextsThatAreNone(t *testing.T) {
+	bad := "a\xff"
+	for name, change := range map[string]func(*Event){
+		"id": func(e *Event) { e.ID = bad }, "parent id": func(e *Event) { e.ParentID = bad }, "type": func(e *Event) { e.Type = bad }, "content type": func(e *Event) { e.ContentType = bad },
+		"context": func(e *Event) { e.Context.Deployment = bad }, "source": func(e *Event) { e.Source.ID = bad }, "target": func(e *Event) { e.Target.BrokerID = bad },
+		"key of a value": func(e *Event) { e.Values = []Entry{{bad, []byte("1")}} }, "value": func(e *Event) { e.Values = []Entry{{"a", []byte("\"\xff\"")}} },
+		"param": func(e *Event) { e.Params = []Entry{{"a", []byte("2\xff")}} }, "trace state": func(e *Event) { e.Span = AppendSpan(nil, nil, nil, bad, 0) }, "span": func(e *Event) { e.Span = []byte(bad) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := sample()
+			change(e)
+			if _, err := new(Event).Parse(e.Append(nil, D4)); err == nil {
+				t.Error("it was taken")
+			}
+		})
+	}
+	e := sample()
+	e.Content, e.Span = []byte(bad), AppendSpan(nil, []byte("\xff"), []byte("\xff"), "é", 1)
+	if _, err := e.Parse(e.Append(nil, D4)); err != nil {
+		t.Errorf("bytes need not be a text: %v", err)
+	}
+}
+
 // Whatever is read is written so that it is read as the same.
 func FuzzEvent(f *testing.F) {
 	f.Add(sample().Append(nil, D4))

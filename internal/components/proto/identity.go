@@ -10,6 +10,19 @@ type Component struct {
 // shortHash is the beginning of a hash that names have.
 func shortHash(h string) string { return h[:min(len(h), 7)] }
 
+// IsPlain tells whether a text can be a part of rows and of NATS subjects: letters, digits, "-", "_" and ".", and no more than 128 of them.
+func IsPlain(s string) bool {
+	for _, r := range s {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}
+
+// IsHash tells whether a text can be a hash: it is plain, and what names have of it has no empty part between dots.
+func IsHash(s string) bool { return IsPlain(s) && !strings.Contains("."+shortHash(s)+".", "..") }
+
 // Group is the key of a component's replicas: app, name and short hash, empty parts left out.
 func (c *Component) Group() string {
 	parts := make([]string, 0, 3)
