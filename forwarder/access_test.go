@@ -84,7 +84,14 @@ func TestUsersNameWhatTheirListsAllow(t *testing.T) {
 		users.User{Name: "alice", Send: []string{"orders", "eu/*", "topic:prices"}, Receive: []string{"news"}},
 		users.User{Name: "bob", Send: []string{}},
 		users.User{Name: "carol", Role: admin.RoleViewer},
+		users.User{Name: "dave", Role: admin.RoleOperator, Receive: []string{}},
 	)}}, "orders --> null", "eu/1 --> null", "us/1 --> null", "* --> null")
+	pattern := &amqp.ReceiverOptions{SourceCapabilities: []string{"fingerpost:pattern"}}
+	for user, want := range map[string]string{"alice": forbidden, "carol": forbidden, "dave": ""} {
+		if _, err := sessionOf(t, r.loginAs(user)).NewReceiver(within(t), "news/*", pattern); conditionOf(err) != want {
+			t.Errorf("%s receives on a pattern: %v, want %q", user, err, want)
+		}
+	}
 	for _, c := range []struct{ user, address, send, receive string }{
 		{"alice", "orders", "", forbidden}, {"alice", "eu/1", "", forbidden}, {"alice", "us/1", forbidden, forbidden}, {"alice", "news", forbidden, ""},
 		{"alice", "topic:prices", "", forbidden}, {"alice", "topic:orders", forbidden, forbidden}, {"alice", "link:1", forbidden, forbidden},

@@ -296,7 +296,7 @@ func (n *Node) SetAccess(a Access) {
 			}
 			c.recognise(now)
 			for _, r := range receivers[c] {
-				if r.l != nil && !r.l.Gone() && !r.private && !c.account.Receive.Allow(r.address) {
+				if r.l != nil && !r.l.Gone() && !c.isGranted(r) {
 					r.l.Detach(unauthorized("this client may not receive from this address any more"))
 				}
 			}

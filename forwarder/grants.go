@@ -62,18 +62,30 @@ func (c *conn) mayName(in *inlink) *engine.LinkError {
 	return nil
 }
 
-// mayReceive tells whether a receiver may attach to an address.
-func (c *conn) mayReceive(address string, private bool) *engine.LinkError {
+// mayReceive tells whether a receiver may attach to its address.
+func (c *conn) mayReceive(r *receiver) *engine.LinkError {
 	switch {
-	case private:
-		return nil
-	case strings.HasPrefix(address, "$"):
+	case !r.private && strings.HasPrefix(r.address, "$"):
 		return &engine.LinkError{Condition: wire.CondNotAllowed, Text: "names that begin with $ are the router's own"}
-	case !c.account.Receive.Allow(address):
-		c.n.count.unauthorized.Add(1)
-		return unauthorized("this client may not receive from this address")
+	case c.isGranted(r):
+		return nil
 	}
-	return nil
+	c.n.count.unauthorized.Add(1)
+	if r.isPattern {
+		return unauthorized("a receiver on a pattern needs role operator")
+	}
+	return unauthorized("this client may not receive from this address")
+}
+
+// isGranted tells whether its account lets a client receive. A pattern is for who may write such rows: it takes what no list of addresses foresees.
+func (c *conn) isGranted(r *receiver) bool {
+	switch {
+	case r.private:
+		return true
+	case r.isPattern:
+		return c.account.Role >= admin.RoleOperator
+	}
+	return c.account.Receive.Allow(r.address)
 }
 
 // roomFor tells whether the client may have one more link, and refuses it where it may not. Called under the lock.

@@ -542,3 +542,37 @@ func TestLinksWaitThroughManyEdits(t *testing.T) {
 	r.counts("LATER-7", "null", "matched 1 copied 0 delivered 1 released 0 dropped 0")
 	r.counts("LATER-*", "null", "matched 99 copied 0 delivered 99 released 0 dropped 0")
 }
+
+// A receiver that says that its address is a pattern gets what fits it, as by a row that an operator wrote; its row goes with it.
+func TestReceiversOnPatterns(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	pattern := &amqp.ReceiverOptions{SourceCapabilities: []string{"fingerpost:pattern"}}
+	all, one, text := r.receiver("eu/*", pattern), r.receiver("glob:{eu,us}/1", pattern), r.receiver("eu/*", nil)
+	s := r.sender("")
+	for _, to := range []string{"eu/1", "us/1", "eu/2", "eu/*"} {
+		go func() { s.Send(within(t), message(to, to), nil) }()
+		var want []*amqp.Receiver
+		switch to {
+		case "eu/1":
+			want = []*amqp.Receiver{all, one}
+		case "us/1":
+			want = []*amqp.Receiver{one}
+		case "eu/2":
+			want = []*amqp.Receiver{all}
+		case "eu/*":
+			want = []*amqp.Receiver{all, text}
+		}
+		for i, rcv := range want {
+			if got := string(r.take(rcv).GetData()); got != to {
+				t.Errorf("receiver %d of %s got %s", i, to, got)
+			}
+		}
+	}
+	all.Close(within(t))
+	r.until("its row is gone", func() bool { return r.table.Snapshot().Len() == 2 })
+	for address, want := range map[string]string{"glob:[": "amqp:not-allowed", "null": "amqp:not-allowed", "$man*": "amqp:not-allowed"} {
+		if _, err := r.session().NewReceiver(within(t), address, pattern); conditionOf(err) != want {
+			t.Errorf("%s: %v, want %s", address, err, want)
+		}
+	}
+}

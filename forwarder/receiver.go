@@ -19,6 +19,7 @@ type receiver struct {
 	id         uint64
 	address    string
 	private    bool // the address was made for it
+	isPattern  bool // the address is a pattern
 	pick       routetable.Pick
 	isAnswered bool // a client took the link that we attached
 	isReturn   bool // attached by us, for the replies to a client's container id
@@ -64,16 +65,17 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		c.attachReplies(l)
 		return
 	}
-	private := src.Dynamic || address != src.Address
-	if err := c.mayReceive(address, private); err != nil {
+	r := &receiver{address: address, private: src.Dynamic || address != src.Address, pick: pickOf(src)}
+	r.isPattern = !r.private && slices.Contains(src.Capabilities, capPattern)
+	if err := c.mayReceive(r); err != nil {
 		l.Refuse(err)
 		return
 	}
-	if err := checkReceivable(address); err != nil {
+	if err := c.n.checkReceivable(r); err != nil {
 		l.Refuse(&engine.LinkError{Condition: wire.CondNotAllowed, Text: err.Error()})
 		return
 	}
-	r := &receiver{id: c.n.nextID.Add(1), address: address, private: private, pick: pickOf(src)}
+	r.id = c.n.nextID.Add(1)
 	r.line = line{n: c.n, mu: c.c.Mutex(), c: c, l: l}
 	var begins *beginning
 	if scheme, name := c.n.replayer(address); scheme != nil {
@@ -95,7 +97,11 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		return
 	}
 	c.rows = append(c.rows, r)
-	l.Accept(answerTo(src, address), l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
+	answer := answerTo(src, address)
+	if r.isPattern {
+		answer.Capabilities = append(answer.Capabilities, capPattern)
+	}
+	l.Accept(answer, l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
 }
 
 // answerTo gives the source that is there, whatever more was asked for (AMQP 1.0 part 3, 3.5.3): nothing is durable, all goes with the
@@ -118,15 +124,32 @@ func answerTo(src *wire.Source, address string) *wire.Source {
 }
 
 // checkReceivable says why an address cannot be received from.
-func checkReceivable(address string) error {
-	if address == routetable.NullAddress { // a row that leads there discards: a receiver would wait for ever
+func (n *Node) checkReceivable(r *receiver) error {
+	switch {
+	case r.address == routetable.NullAddress: // a row that leads there discards: a receiver would wait for ever
 		return errors.New("nothing is received from null: it is where rows discard")
+	case !r.isPattern:
+		if pattern := r.pattern(); pattern == "" || len(pattern) > routetable.MaxTextBytes {
+			return fmt.Errorf("the address %.200q cannot be received from", r.address)
+		}
+		return nil
 	}
-	pattern, ok := routetable.QuotePattern(address)
-	if !ok || len(pattern) > routetable.MaxTextBytes {
-		return fmt.Errorf("the address %.200q cannot be received from", address)
+	if scheme, _ := n.replayer(r.address); scheme != nil {
+		return fmt.Errorf("%.200q: what comes in an order is received by its name, not by a pattern", r.address)
 	}
-	return nil
+	return routetable.ValidatePattern(r.address)
+}
+
+// pattern is that of its row; empty where there is none that fits its address alone.
+func (r *receiver) pattern() string {
+	if r.isPattern {
+		return r.address
+	}
+	pattern, ok := routetable.QuotePattern(r.address)
+	if !ok {
+		return ""
+	}
+	return pattern
 }
 
 // writeRows makes the rows of receivers that attached and withdraws those of receivers that are gone, all that there are since the last time
@@ -175,9 +198,8 @@ func (n *Node) commandsOf(list []*receiver) []admin.Command {
 		}
 		r.row = rowThere
 		n.receivers[r.id] = r
-		pattern, _ := routetable.QuotePattern(r.address)
 		origin := r.origin()
-		commands[i] = admin.Subscribe{Origin: origin, Pattern: pattern, Address: origin, Pick: r.pick}
+		commands[i] = admin.Subscribe{Origin: origin, Pattern: r.pattern(), Address: origin, Pick: r.pick}
 	}
 	return commands
 }

@@ -19,7 +19,8 @@ const recvCredit = 100
 
 type recvOptions struct {
 	address string
-	count   int // 0 is until stopped
+	pattern bool // the address is one
+	count   int  // 0 is until stopped
 	timeout time.Duration
 }
 
@@ -29,7 +30,7 @@ func recvCommand(r *run) *cobra.Command {
 		Use:   "recv ADDRESS",
 		Short: "receive messages, accept them and print their bodies",
 		Long: `Recv attaches a receiver to ADDRESS, accepts what comes and prints the bodies, one a line; "-o json" prints the
-whole message. An ADDRESS such as "amqp://~127.0.0.1:7001" listens there instead, for routers to dial. Exit status 1 says that the timeout ended with fewer than --count messages.`,
+whole message. With --pattern it gets what fits ADDRESS, such as "eu/*"; that needs role operator. An ADDRESS such as "amqp://~127.0.0.1:7001" listens there instead, for routers to dial. Exit status 1 says that the timeout ended with fewer than --count messages.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
 			if err := carried("recv", argv[0]); err != nil {
@@ -39,12 +40,16 @@ whole message. An ADDRESS such as "amqp://~127.0.0.1:7001" listens there instead
 			if o.count < 0 || o.timeout < 0 {
 				return usage("--count and --timeout: from 0 up")
 			}
+			if o.pattern && listens(o.address) {
+				return usage("--pattern is for names at a router: %s listens here", o.address)
+			}
 			if err := onWire("recv", o.address); err != nil {
 				return err
 			}
 			return r.recv(c.Context(), o)
 		},
 	}
+	c.Flags().BoolVar(&o.pattern, "pattern", false, "ADDRESS is a pattern")
 	c.Flags().IntVar(&o.count, "count", 1, "how many `messages`; 0 is until --timeout or Ctrl-C")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "give up after this `time`, all in all; 0 is never")
 	return c
@@ -64,7 +69,11 @@ func (r *run) recv(ctx context.Context, o recvOptions) error {
 	}
 	defer conn.Close()
 	openCtx, cancel := context.WithTimeout(ctx, callTimeout)
-	receiver, err := session.NewReceiver(openCtx, o.address, &amqp.ReceiverOptions{Credit: -1, MaxMessageSize: maxReplyBytes})
+	options := &amqp.ReceiverOptions{Credit: -1, MaxMessageSize: maxReplyBytes}
+	if o.pattern {
+		options.SourceCapabilities = []string{"fingerpost:pattern"}
+	}
+	receiver, err := session.NewReceiver(openCtx, o.address, options)
 	cancel()
 	if err != nil {
 		return linkFailed(at, "receive from "+o.address, err)
