@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fingerpost/fingerpost/internal/house/journal"
 	"github.com/fingerpost/fingerpost/internal/house/leaks"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -26,29 +26,11 @@ type desk struct {
 	dir   string
 	table *routetable.Table
 	files *tableFiles
-	log   *journal
-}
-
-// journal is a log that can be read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
+	log   *journal.Journal
 }
 
 func newDesk(t *testing.T) *desk {
-	d := &desk{T: t, dir: t.TempDir(), table: routetable.New(), log: &journal{}}
+	d := &desk{T: t, dir: t.TempDir(), table: routetable.New(), log: &journal.Journal{}}
 	d.files = newTableFiles(d.table, slog.New(slog.NewTextHandler(d.log, nil)))
 	// Without looks of its own, so that a sign that is not seen fails the test.
 	d.files.timing = timing{quiet: 20 * time.Millisecond, most: 200 * time.Millisecond, poll: time.Hour}

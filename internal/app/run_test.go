@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fingerpost/fingerpost/internal/house/journal"
 )
 
 // A whole router: it is started, its table file changes, its configuration is read again, and it ends.
@@ -92,7 +94,7 @@ func TestABadTableAtStartIsABadConfiguration(t *testing.T) {
 	}
 	for _, path := range []string{bad, bad + ".none"} {
 		config := Config{Listeners: []Listener{{URL: "amqp://127.0.0.1:0"}}, Tables: []string{path}}
-		var log journal
+		var log journal.Journal
 		_, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.NewTextHandler(&log, nil)), io.Discard)
 		if ce, ok := err.(*ConfigError); !ok || !strings.Contains(ce.Error(), path+": ") {
 			t.Errorf("Start: got %v", err)

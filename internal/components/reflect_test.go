@@ -22,16 +22,21 @@ import (
 	"github.com/fingerpost/fingerpost/internal/components/proto"
 )
 
-// Tools that know nothing of components find the service and its messages, and read with them what the broker writes.
-func TestReflection(t *testing.T) {
-	s := startBroker(t, Options{})
-	conn, err := grpc.NewClient("passthrough:///"+s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+// dialTool connects to a broker as tools do.
+func dialTool(t *testing.T) (context.Context, *grpc.ClientConn) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+startBroker(t, Options{}).grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(func() { cancel(); conn.Close() })
+	return ctx, conn
+}
+
+// Tools that know nothing of components find the service and its messages, and read with them what the broker writes.
+func TestReflection(t *testing.T) {
+	ctx, conn := dialTool(t)
 	stream, err := v1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -130,14 +135,7 @@ func readsBy(t *testing.T, file []byte) {
 
 // Tools of before ask by an older name; who asks too much at once, or what is no question, is told so.
 func TestReflectionOfBefore(t *testing.T) {
-	s := startBroker(t, Options{})
-	conn, err := grpc.NewClient("passthrough:///"+s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx, conn := dialTool(t)
 	stream, err := grpc_reflection_v1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
 	if err != nil {
 		t.Fatal(err)

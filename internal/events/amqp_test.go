@@ -1,7 +1,6 @@
 package events_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/events"
+	"github.com/fingerpost/fingerpost/internal/house/journal"
 	"github.com/fingerpost/fingerpost/internal/websocket"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -29,27 +29,9 @@ type node struct {
 	forwarder *forwarder.Node
 	session   *amqp.Session
 	url       string
-	log       journal
+	log       journal.Journal
 	address   string          // of its AMQP listener
 	grace     context.Context // what waits for hops has until this is over, at the end
-}
-
-// journal is what was logged.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(b)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
 }
 
 func startNode(t *testing.T) *node { return startNodeWith(t, forwarder.Options{}) }

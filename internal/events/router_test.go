@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/admin"
+	"github.com/fingerpost/fingerpost/internal/house/journal"
 	"github.com/fingerpost/fingerpost/internal/websocket"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -22,26 +23,8 @@ import (
 type world struct {
 	t     *testing.T
 	r     *Router
-	log   *logged
+	log   *journal.Journal
 	peers []*peer
-}
-
-// logged is a log that is looked at.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logged) has(s string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), s)
 }
 
 // inWorld runs f with a router.
@@ -64,7 +47,7 @@ func inWorld(t *testing.T, o Options, f func(w *world)) {
 
 func (w *world) start(o Options) {
 	w.t.Helper()
-	w.log = &logged{}
+	w.log = &journal.Journal{}
 	o.Log = slog.New(slog.NewTextHandler(w.log, nil))
 	if o.ID == "" {
 		o.ID = "R"
@@ -678,7 +661,7 @@ func TestE25ASlowComponentIsShownAndGetsEverything(t *testing.T) {
 		for i := range 1500 {
 			c.say(request(fmt.Sprint(i), "T"))
 		}
-		if x := w.component("A"); x.Health != "WARNING" || !x.Outbound.Slow || x.Outbound.Depth < 800 || !w.log.has("a component is slow") {
+		if x := w.component("A"); x.Health != "WARNING" || !x.Outbound.Slow || x.Outbound.Depth < 800 || !w.log.Has("a component is slow") {
 			t.Errorf("with a backlog: %+v", x)
 		}
 		a.resume()

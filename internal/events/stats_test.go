@@ -48,11 +48,7 @@ func TestStatsOfEvents(t *testing.T) {
 // What is kept is told where it has changed: a router that has no events is silent, however long it runs.
 func TestTheLogTellsOfTheWindowWhereItChanged(t *testing.T) {
 	inWorld(t, Options{}, func(w *world) {
-		lines := func() int {
-			w.log.mu.Lock()
-			defer w.log.mu.Unlock()
-			return strings.Count(w.log.text.String(), "events are kept for replay")
-		}
+		lines := func() int { return strings.Count(w.log.String(), "events are kept for replay") }
 		for _, c := range []struct {
 			name string
 			send bool
