@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,19 +16,15 @@ import (
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
-// descriptors are broker.proto, for tools.
-//
-//go:generate protoc --descriptor_set_out=broker.descriptor broker.proto
-//go:embed broker.descriptor
-var descriptors []byte
-
 // Server answers components.
 type Server struct{ *grpc.Server }
 
 // Listen opens the port for components. Without TLS the connection is not protected: for tests, and behind what protects it.
 func (b *Broker) Listen(address string, t *tls.Config) (*Server, error) {
-	methods := grpc.Reflection(descriptors)
-	methods["/kubefox.proto.v1.Broker/Subscribe"] = b.handleSubscribe
+	methods := map[string]func(*grpc.Stream){"/kubefox.proto.v1.Broker/Subscribe": b.handleSubscribe}
+	for _, name := range reflection {
+		methods[name] = b.handleReflection
+	}
 	s, err := grpc.Listen(address, grpc.Options{
 		Methods: methods, MaxMessage: b.o.MaxEvent + b.o.MaxEvent/2, TLS: t, Log: b.log,
 	})

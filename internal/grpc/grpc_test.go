@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -433,21 +432,5 @@ func FuzzConn(f *testing.F) {
 		near.Write(append([]byte(preface), in...))
 		near.Close()
 		<-done
-	})
-}
-
-// FuzzQuestion: whatever is asked of a file has an answer that names it, or is told to be no question.
-func FuzzQuestion(f *testing.F) {
-	set := appendItem(nil, 1, appendItem(appendItem(nil, fileName, []byte("f")), fileService, appendItem(nil, 1, []byte("S"))))
-	f.Add(set, appendItem(nil, askServices, nil))
-	f.Add(set, appendItem(appendItem(nil, askHost, []byte("h")), askSymbol, []byte(".S")))
-	f.Fuzz(func(t *testing.T, set, question []byte) {
-		r := reflector{file: &file{}}
-		eachField(set, func(_ protowire.Number, v []byte) { r.file.read(v) })
-		a, ok := r.answer(question)
-		asked := false
-		if whole := eachField(a, func(n protowire.Number, v []byte) { asked = asked || n == answerQuestion && bytes.Equal(v, question) }); ok && !(whole && asked) {
-			t.Errorf("the answer to %x is %x", question, a)
-		}
 	})
 }

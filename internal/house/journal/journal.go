@@ -1,4 +1,3 @@
-// Package journal is a log that tests read while it is written.
 package journal
 
 import (

@@ -5,7 +5,7 @@ import grpc from '@grpc/grpc-js'
 import loader from '@grpc/proto-loader'
 
 // The project's own description of the wire; a component of yours has a copy of it.
-const proto = fileURLToPath(new URL('../../../internal/components/broker.proto', import.meta.url))
+const proto = fileURLToPath(new URL('../../../internal/components/proto/broker.proto', import.meta.url))
 const { Broker } = grpc.loadPackageDefinition(loader.loadSync(proto, { keepCase: true, longs: String, enums: String })).kubefox.proto.v1
 
 // The values of an event's maps are JSON text.

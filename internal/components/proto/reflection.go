@@ -1,135 +1,25 @@
-package grpc
+package proto
 
 import (
-	"context"
-	"errors"
-	"io"
+	_ "embed"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Reflection are the methods by which tools ask for the services and message types of a file (grpc.reflection.v1.ServerReflection, and v1alpha, which has the
-// same messages); set is what protoc --descriptor_set_out makes of it. Who asks need not say who it is: it learns what is in the file, which everybody may know.
-func Reflection(set []byte) map[string]func(*Stream) {
-	var f file
+//go:generate protoc --descriptor_set_out=broker.descriptor broker.proto
+//go:embed broker.descriptor
+var descriptors []byte
+
+// Broker is broker.proto.
+var Broker = readSet(descriptors)
+
+// readSet reads the file of what protoc --descriptor_set_out makes.
+func readSet(set []byte) *File {
+	f := &File{}
 	eachField(set, func(_ protowire.Number, v []byte) { f.read(v) })
-	serve := func(s *Stream) {
-		r := &reflector{s: s, file: &f, idle: make(chan struct{}, 1)}
-		r.serve()
-	}
-	return map[string]func(*Stream){
-		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      serve,
-		"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": serve,
-	}
-}
-
-// Bounds of a stream of questions.
-const (
-	maxQuestion = 4 << 10          // bytes
-	maxAnswers  = 64               // that wait
-	lastAnswers = 10 * time.Second // for a peer that has asked all to read what is left
-)
-
-// reflector answers the questions of one stream. It is the stream's Owner.
-type reflector struct {
-	s    *Stream
-	file *file
-	idle chan struct{} // of room one: an answer is written
-
-	mu      sync.Mutex // guards what follows; a leaf
-	answers [][]byte
-}
-
-func (r *reflector) serve() {
-	s := r.s
-	closing := s.c.s.ctx
-	ctx, cancel := context.WithTimeout(closing, time.Minute)
-	m, err := s.First(ctx)
-	cancel()
-	if err == nil {
-		err = r.Message(m)
-	}
-	if err == nil {
-		s.Start(r)
-		select {
-		case <-s.Done():
-			if err = s.Err(); err == io.EOF {
-				r.finish()
-			}
-		case <-closing.Done():
-		}
-	}
-	switch status, ok := errors.AsType[*Status](err); {
-	case ok:
-		s.End(status.Code, status.Message)
-	case err == io.EOF:
-		s.End(OK, "")
-	}
-}
-
-// finish waits for what is left to be written.
-func (r *reflector) finish() {
-	timeout := time.NewTimer(lastAnswers)
-	defer timeout.Stop()
-	for {
-		r.mu.Lock()
-		n := len(r.answers)
-		r.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		select {
-		case <-r.idle:
-		case <-timeout.C:
-			return
-		}
-	}
-}
-
-// Message answers a ServerReflectionRequest.
-func (r *reflector) Message(m []byte) error {
-	if len(m) > maxQuestion {
-		return &Status{ResourceExhausted, "a question is larger than 4 KiB"}
-	}
-	answer, ok := r.answer(m)
-	if !ok {
-		return &Status{Internal, "a question is not a ServerReflectionRequest"}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.answers) == maxAnswers {
-		return &Status{ResourceExhausted, "too many questions before their answers are read"}
-	}
-	r.answers = append(r.answers, answer)
-	return nil
-}
-
-func (r *reflector) Drained() { r.s.Flush() }
-
-func (r *reflector) Next() ([]byte, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.answers) == 0 {
-		return nil, false
-	}
-	return r.answers[0], true
-}
-
-func (r *reflector) Sent() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answers = r.answers[1:]
-}
-
-func (r *reflector) Settle() {
-	select {
-	case r.idle <- struct{}{}:
-	default:
-	}
+	return f
 }
 
 // Fields of ServerReflectionRequest, of the answer to each, and of ServerReflectionResponse (grpc/reflection/v1/reflection.proto).
@@ -150,7 +40,8 @@ const (
 
 const notFound = 5 // a code of Status
 
-func (r *reflector) answer(question []byte) (answer []byte, ok bool) {
+// Answer gives the ServerReflectionResponse to a ServerReflectionRequest; ok is false where it is none.
+func (f *File) Answer(question []byte) (answer []byte, ok bool) {
 	asked, what := protowire.Number(0), ""
 	host := ""
 	ok = eachField(question, func(n protowire.Number, v []byte) {
@@ -171,19 +62,19 @@ func (r *reflector) answer(question []byte) (answer []byte, ok bool) {
 	switch {
 	case asked == askServices:
 		var list []byte
-		for _, name := range r.file.services {
+		for _, name := range f.services {
 			list = appendItem(list, 1, appendItem(nil, 1, []byte(name)))
 		}
 		return appendItem(answer, answerServices, list), true
-	case asked == askFile && what == r.file.name, asked == askSymbol && slices.Contains(r.file.names, what):
-		return appendItem(answer, answerFile, appendItem(nil, 1, r.file.descriptor)), true
+	case asked == askFile && what == f.name, asked == askSymbol && slices.Contains(f.names, what):
+		return appendItem(answer, answerFile, appendItem(nil, 1, f.descriptor)), true
 	}
 	no := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), notFound)
 	return appendItem(answer, answerError, appendItem(no, 2, []byte("not found: "+strings.ToValidUTF8(what, "?")))), true
 }
 
-// file is a file of message types and services.
-type file struct {
+// File is a file of message types and services, for tools that ask what there is.
+type File struct {
 	name       string   // broker.proto
 	descriptor []byte   // a FileDescriptorProto
 	scope      string   // its package
@@ -199,7 +90,7 @@ const (
 )
 
 // read takes a FileDescriptorProto, in which the name of the package comes before what is in it.
-func (f *file) read(descriptor []byte) {
+func (f *File) read(descriptor []byte) {
 	f.descriptor = descriptor
 	eachField(descriptor, func(field protowire.Number, v []byte) {
 		switch field {
@@ -223,7 +114,7 @@ func (f *file) read(descriptor []byte) {
 	})
 }
 
-func (f *file) message(scope string, item []byte) {
+func (f *File) message(scope string, item []byte) {
 	name := f.add(scope, item)
 	eachField(item, func(field protowire.Number, v []byte) {
 		switch field {
@@ -236,7 +127,7 @@ func (f *file) message(scope string, item []byte) {
 }
 
 // add notes the full name of an item.
-func (f *file) add(scope string, item []byte) (name string) {
+func (f *File) add(scope string, item []byte) (name string) {
 	eachField(item, func(field protowire.Number, v []byte) {
 		if field == 1 {
 			name = scope + "." + string(v)

@@ -1,0 +1,2 @@
+// Package journal is a log that tests read while it is written.
+package journal
