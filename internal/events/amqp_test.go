@@ -284,7 +284,12 @@ func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 
 // What one read of a sender brings is more than the limits: who takes it as it comes is neither slow nor sent away.
 func TestABurstIsNoBacklog(t *testing.T) {
-	n := startNodeOf(t, forwarder.Options{}, events.Options{Soft: 20, Hard: 100})
+	t.Run("with both limits", func(t *testing.T) { burst(t, events.Options{Soft: 20, Hard: 100}) })
+	t.Run("with the hard limit", func(t *testing.T) { burst(t, events.Options{Hard: 100}) })
+}
+
+func burst(t *testing.T, o events.Options) {
+	n := startNodeOf(t, forwarder.Options{}, o)
 	a := n.component(`{"op":"hello","name":"A"}`, `{"op":"subscribe","type":"T","direction":"request"}`)
 	c := n.component(`{"op":"hello","name":"C"}`)
 	const total = 600
