@@ -260,7 +260,8 @@ var goType = regexp.MustCompile("cannot unmarshal !!\\w+ (`[^`]*`) into [^;]+")
 func oneLine(err error) error {
 	var te *yaml.TypeError
 	if errors.As(err, &te) {
-		return errors.New(goType.ReplaceAllString(strings.Join(te.Errors, "; "), "it does not fit this key: $1 (router.example.yaml shows each)"))
+		said := strings.NewReplacer("!!map into", "!!map `a map` into", "!!seq into", "!!seq `a list` into").Replace(strings.Join(te.Errors, "; "))
+		return errors.New(goType.ReplaceAllString(said, "it does not fit this key: $1 (router.example.yaml shows each)"))
 	}
 	return err
 }

@@ -67,6 +67,8 @@ func TestBadConfigurations(t *testing.T) {
 		{"name: a\nname: b", `line 2: column 1: key "name" occurs twice`},
 		{"name: &a x\nanonymousRole: *a", "aliases are not read"},
 		{"name: [", "line 1"},
+		{"events: {restart: {Mail: [mail]}}", "line 1: it does not fit this key: `a map` (router.example.yaml shows each)"},
+		{"name: [a]", "line 1: it does not fit this key: `a list` (router.example.yaml shows each)"},
 		{"listeners: amqp://127.0.0.1:5672", "line 1: it does not fit this key: `amqp://...` (router.example.yaml shows each)"},
 		{"name: a\n---\nname: b", "more than one document"},
 		{"limits: {deliveryTimeout: 1x}", "line 1: column 27"},

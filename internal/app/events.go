@@ -25,7 +25,7 @@ import (
 type Events struct {
 	Window      Duration       `yaml:"window"`      // how long events are kept for replay; 0 is 30 s
 	WindowBytes Size           `yaml:"windowBytes"` // and how many bytes of them at most; 0 is 256 MiB
-	Soft        int            `yaml:"soft"`        // events that wait for a component from which it is slow; 0 is 800
+	Soft        int            `yaml:"soft"`        // events that wait for a component from which it is slow; 0 is 800, or hard where that is less
 	Hard        int            `yaml:"hard"`        // at which it is disconnected; 0 is 5000
 	Stall       Duration       `yaml:"stall"`       // a send that takes longer is shown; 0 is 5 s
 	HealthEvery Duration       `yaml:"healthEvery"` // between health checks; 0 is 10 s

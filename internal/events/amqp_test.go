@@ -38,10 +38,16 @@ func startNode(t *testing.T) *node { return startNodeWith(t, forwarder.Options{}
 
 func startNodeWith(t *testing.T, o forwarder.Options) *node {
 	t.Helper()
+	return startNodeOf(t, o, events.Options{})
+}
+
+func startNodeOf(t *testing.T, o forwarder.Options, eo events.Options) *node {
+	t.Helper()
 	n := &node{t: t, table: routetable.New()}
 	core := admin.New(n.table, admin.Options{})
 	f := forwarder.New(core, o)
-	n.events = events.New(core, events.Options{ID: f.ID(), Log: slog.New(slog.NewTextHandler(&n.log, nil))})
+	eo.ID, eo.Log = f.ID(), slog.New(slog.NewTextHandler(&n.log, nil))
+	n.events = events.New(core, eo)
 	n.events.Attach(f)
 	n.forwarder = f
 	address, err := f.ListenWith(forwarder.ListenOptions{Address: "127.0.0.1:0"})
@@ -255,6 +261,33 @@ func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 	}
 	if got := n.read(c); !strings.Contains(got, `"type":"T"`) || !strings.Contains(got, `"data":null`) {
 		t.Errorf("the component got %.300s", got)
+	}
+}
+
+// What one read of a sender brings is more than the limits: who takes it as it comes is neither slow nor sent away.
+func TestABurstIsNoBacklog(t *testing.T) {
+	t.Run("with both limits", func(t *testing.T) { burst(t, events.Options{Soft: 20, Hard: 100}) })
+	t.Run("with the hard limit", func(t *testing.T) { burst(t, events.Options{Hard: 100}) })
+}
+
+func burst(t *testing.T, o events.Options) {
+	n := startNodeOf(t, forwarder.Options{}, o)
+	a := n.component(`{"op":"hello","name":"A"}`, `{"op":"subscribe","type":"T","direction":"request"}`)
+	c := n.component(`{"op":"hello","name":"C"}`)
+	const total = 600
+	c.Lock()
+	for i := range total {
+		c.Append(true, fmt.Appendf(nil, `{"op":"event","id":"%d","type":"T"}`, i))
+	}
+	c.Flush()
+	c.Unlock()
+	for i := range total {
+		if got := n.read(a); !strings.Contains(got, fmt.Sprintf(`"id":"%d"`, i)) {
+			t.Fatalf("event %d is %s", i, got)
+		}
+	}
+	if log := n.log.String(); strings.Contains(log, "slow") {
+		t.Error(log)
 	}
 }
 

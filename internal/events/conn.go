@@ -139,6 +139,9 @@ func (c *conn) pushLink(payload []byte, at int64, d *dirty) {
 // bound holds the backlog to its limits. Called under the lock.
 func (c *conn) bound() {
 	o := &c.r.o
+	if c.out.depth >= o.Soft && !c.slow { // one read of a sender may bring as many as that: the socket is asked first
+		c.ws.Flush()
+	}
 	switch {
 	case c.out.depth >= o.Hard || c.out.bytes >= o.HardBytes:
 		c.over = true

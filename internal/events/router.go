@@ -22,7 +22,7 @@ type Options struct {
 	ID          string        // of this router, as it is told to components and other routers
 	Window      time.Duration // how long events are kept for replay; 0 is 30 s
 	WindowBytes int           // and how many bytes of them at most; 0 is 256 MiB
-	Soft        int           // events that wait for a component from which it is slow; 0 is 800
+	Soft        int           // events that wait for a component from which it is slow; 0 is 800, or Hard where that is less
 	Hard        int           // at which it is disconnected; 0 is 5000
 	HardBytes   int           // or at so many bytes; 0 is 64 MiB
 	Stall       time.Duration // a send that takes longer is shown; 0 is 5 s
@@ -65,8 +65,8 @@ func (o Options) withDefaults() Options {
 	def(&o.HealthEvery, 10*time.Second)
 	def(&o.InfoEvery, time.Minute)
 	num(&o.WindowBytes, 256<<20)
-	num(&o.Soft, 800)
 	num(&o.Hard, 5000)
+	num(&o.Soft, min(800, o.Hard))
 	num(&o.HardBytes, 64<<20)
 	num(&o.HealthLimit, 3)
 	if o.Log == nil {
