@@ -75,6 +75,9 @@ func explanationMap(x *routetable.Explanation, masked bool) map[string]any {
 		if m.Why != "" {
 			one["why"] = m.Why
 		}
+		if m.Route.When != "" {
+			one["when"], one["origin"] = m.Route.When, m.Route.Origin
+		}
 		if m.Depth > 0 {
 			one["depth"] = int64(m.Depth)
 		}

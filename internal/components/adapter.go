@@ -197,7 +197,7 @@ func (a *adapterCall) request(ctx context.Context, e *proto.Event) (*http.Reques
 		return nil, errors.New("the event's url is none")
 	}
 	u := *base
-	u = *u.JoinPath(given.EscapedPath())
+	u = *u.JoinPath(within(given.EscapedPath()))
 	query := given.Query()
 	for k, v := range base.Query() {
 		query[k] = v
@@ -230,6 +230,21 @@ func (a *adapterCall) request(ctx context.Context, e *proto.Event) (*http.Reques
 		r.Header.Set(name, text)
 	}
 	return r, nil
+}
+
+// within is a path whose ".." do not lead out of what it is put behind, however they are written.
+func within(path string) string {
+	var parts []string
+	for part := range strings.SplitSeq(path, "/") {
+		switch plain, _ := url.PathUnescape(part); plain {
+		case "..":
+			parts = parts[:max(len(parts)-1, 0)]
+		case ".":
+		default:
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, "/")
 }
 
 // textValue is a value of an event that is a text.

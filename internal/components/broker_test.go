@@ -399,6 +399,12 @@ func TestHTTPAdapter(t *testing.T) {
 	if statusOf(answer) != 202 || !strings.Contains(string(header), `"X-Seen":["World hidden POST /base/sub/path?a=1\u0026k=v"]`) {
 		t.Errorf("%d %s %+v", statusOf(answer), header, answer)
 	}
+	for path, want := range map[string]string{"/../../x": "/base/x", "/a/../../%2e%2e/./x/": "/base/x/", "": "/base", "/a%2f..%2fx": "/base/a%2f..%2fx"} {
+		header, _ := proto.Find(call(path).Values, "header")
+		if !strings.Contains(string(header), " POST "+want+"?k=v") {
+			t.Errorf("%s: got %s, want %s", path, header, want)
+		}
+	}
 	if answer = call("/away"); statusOf(answer) != 302 {
 		t.Errorf("a redirect: %d", statusOf(answer))
 	}

@@ -90,6 +90,19 @@ func TestThreeBrokers(t *testing.T) {
 	}
 }
 
+// An event whose id is longer than headers may be comes to the other broker all the same.
+func TestLongIDs(t *testing.T) {
+	list := together(t, 2, Options{})
+	f, b := list[0].connect(frontend), list[1].connect(backend)
+	b.handler = func(r *received) { b.respond(r, 200, fmt.Sprint(len(r.ID)), nil) }
+	list[0].knows("hello/backend@bbbbbbb", 1)
+	e := f.child(&proto.Event{TTL: int64(20 * time.Second), Context: proto.Context{Platform: "lab", Environment: "qa", Deployment: "hello-main"}}, "backend")
+	e.ID = strings.Repeat("a", 100_000)
+	if got := string(f.request(e).Content); got != "100000" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // A hash may have dots, which the names of consumers may not.
 func TestHashWithDots(t *testing.T) {
 	list := together(t, 2, Options{Objects: objects(t, strings.ReplaceAll(lab, "aaaaaaaaaaaa", "v1.2.34-x"))})

@@ -3,6 +3,8 @@ package ctl
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +46,8 @@ type explainMatch struct {
 	Optional bool     `json:"optional"`
 	Used     bool     `json:"used"`
 	Why      string   `json:"why,omitempty"`     // where it is not used
+	When     string   `json:"when,omitempty"`    // its predicate, the rule of a component's route
+	Origin   string   `json:"origin,omitempty"`  // where it has one: who asserts it, down to the route
 	Depth    int      `json:"depth,omitempty"`   // where it is used and names another name: how many names deep that goes
 	Nowhere  string   `json:"nowhere,omitempty"` // where it is used and leads to no hop
 	Chosen   *bool    `json:"chosen,omitempty"`  // against a running router: the node would send here now
@@ -56,6 +60,27 @@ type question struct {
 	target     string
 }
 
+// ofRequest adds what the request of an address has, web:ENVIRONMENT/DEPLOYMENT/PATH, where it is not given: its path, and that it is a GET. Fields of
+// headers have the names that rules ask for.
+func (q *question) ofRequest() {
+	name, ok := strings.CutPrefix(q.address, "web:")
+	parts := strings.SplitN(name, "/", 3)
+	if !ok || len(parts) < 3 {
+		return
+	}
+	for k, v := range maps.Clone(q.properties) {
+		if field, ok := strings.CutPrefix(k, "header:"); ok {
+			delete(q.properties, k)
+			q.properties["header:"+textproto.CanonicalMIMEHeaderKey(field)] = v
+		}
+	}
+	for k, v := range map[string]string{"path": "/" + parts[2], "method": "GET", "type": "io.kubefox.http"} {
+		if _, given := q.properties[k]; !given {
+			q.properties[k] = v
+		}
+	}
+}
+
 func explainCommand(r *run) *cobra.Command {
 	var properties []string
 	var q question
@@ -63,7 +88,8 @@ func explainCommand(r *run) *cobra.Command {
 		Use:   "explain ADDRESS",
 		Short: "show which rows match an address, and where it would go",
 		Long: `Explain shows the rows whose pattern fits ADDRESS, what they capture, what their address becomes, and which of them
-are used. Exit status 1 says that nothing matches; optional rows, rows whose address becomes a problem, and rows that name what
+are used. An address web:ENVIRONMENT/DEPLOYMENT/PATH is that of a request to components, web://PATH of one that names neither: where no --property
+says otherwise it is a GET of the path; others are host, header:NAME and query:NAME. Exit status 1 says that nothing matches; optional rows, rows whose address becomes a problem, and rows that name what
 leads nowhere do not count.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, argv []string) error {
@@ -79,6 +105,7 @@ leads nowhere do not count.`,
 			if err := onWire("explain", properties...); err != nil {
 				return err
 			}
+			q.ofRequest()
 			ed, err := r.editor(c.Context(), true)
 			if err != nil {
 				return err
@@ -120,6 +147,9 @@ func drawExplanation(p *printer, x explanation, q question) {
 		if e := x.Emptied; e != nil {
 			p.line(fmt.Sprintf("handler gone: the last row of %s went with revision %d, at %s", cell(e.Pattern), e.Revision, cell(e.At)))
 		}
+		if name, ok := strings.CutPrefix(x.Address, "web:"); ok && !strings.HasPrefix(name, "/") {
+			p.line("an environment and a deployment have rows while requests name them: the first one makes them")
+		}
 		drawNear(p, x)
 		return
 	}
@@ -160,6 +190,7 @@ func drawExplanation(p *printer, x explanation, q question) {
 		}
 		p.columns(used, strconv.Itoa(m.Group), pick, patternCell(m.Pattern), m.Address, strings.Join(m.Captures, " "), hop)
 	}
+	drawTaken(p, x)
 	for _, m := range x.Matches {
 		if m.Depth > 0 {
 			p.line(fmt.Sprintf("names: %s --> %s: %d deep of at most %d", cell(m.Pattern), cell(m.Address), m.Depth, routetable.MaxDepth))
@@ -173,6 +204,19 @@ func drawExplanation(p *printer, x explanation, q question) {
 		return
 	}
 	p.line("hops: " + strings.Join(x.Hops, " "))
+}
+
+// drawTaken says which rule takes a request to components: the first, whatever the rows' pick is.
+func drawTaken(p *printer, x explanation) {
+	if !strings.HasPrefix(x.Address, "web:") {
+		return
+	}
+	for _, m := range x.Matches {
+		if m.Used && !m.Optional && m.When != "" {
+			p.line(strings.TrimSuffix("taken by: "+cell(m.When)+", "+cell(m.Origin), ", "))
+			return
+		}
+	}
 }
 
 // maxUnused bounds the rows of which the form for people says why they are not used.
@@ -222,6 +266,9 @@ func explanationOf(t *routetable.Explanation) explanation {
 		one := explainMatch{
 			Pattern: m.Pattern, Address: m.Address, Captures: m.Captures, Result: m.Result, Pick: m.Pick.String(),
 			Group: m.Group, Fallback: m.Fallback, Optional: m.Optional, Used: m.Used, Why: m.Why, Depth: m.Depth, Nowhere: m.Nowhere, Chosen: m.Chosen,
+		}
+		if m.Route.When != "" {
+			one.When, one.Origin = m.Route.When, m.Route.Origin
 		}
 		if m.Problem != "" {
 			one.Problem = &m.Problem

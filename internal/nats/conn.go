@@ -239,10 +239,15 @@ func (c *Conn) Publish(subject, id string, data []byte) error {
 	return c.nc.PublishMsg(message(subject, id, data))
 }
 
+// maxID is the longest id that is told in a header: JetStream takes no message with a large one.
+const maxID = 1 << 10
+
 func message(subject, id string, data []byte) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Data = data
-	m.Header.Set("ce_id", id)
+	if len(id) <= maxID {
+		m.Header.Set("ce_id", id)
+	}
 	return m
 }
 
