@@ -16,13 +16,13 @@ type compact struct {
 	asked      atomic.Int32 // lookups before it was made
 	made       atomic.Bool
 
-	exact    []exactRow // by the hash of a literal address, open addressing: a power of two, half of them free
-	wild     []*Route   // by bit, in table order
+	exact    []exactRow                // by the hash of a literal address, open addressing: a power of two, half of them free
+	wild     []*Route                  // by bit, in table order
 	sized    [compactLevels + 2]rowSet // by the number of segments; the last is for more
-	open     [compactLevels]rowSet // at each segment from the start: those that take anything there
-	openEnd  [compactEnds]rowSet   // from the end
-	ends     rowSet                // those not open from the end everywhere
-	segments []segmentRows         // open addressing, as exact
+	open     [compactLevels]rowSet     // at each segment from the start: those that take anything there
+	openEnd  [compactEnds]rowSet       // from the end
+	ends     rowSet                    // those not open from the end everywhere
+	segments []segmentRows             // open addressing, as exact
 }
 
 // rowSet has a bit for each wildcard row.
