@@ -37,6 +37,7 @@ type TokenReview struct {
 	URL       string `yaml:"url"`       // https://HOST:PORT, or "in-cluster"; empty: none is asked
 	CA        string `yaml:"ca"`        // who signs its certificate; empty: the system's authorities, in a cluster the cluster's
 	TokenFile string `yaml:"tokenFile"` // the router's own token; read again for each question
+	Namespace string `yaml:"namespace"` // of the accounts of components; empty: any
 }
 
 // check says what is wrong, and under which key.
@@ -131,7 +132,7 @@ func (c *Components) options() (o components.Options, err error) {
 		o.Verifiers = append(o.Verifiers, keys)
 	}
 	if r := c.TokenReview; r.URL != "" {
-		review, err := components.NewTokenReview(components.TokenReviewOptions{URL: r.URL, CA: r.CA, TokenFile: r.TokenFile})
+		review, err := components.NewTokenReview(components.TokenReviewOptions{URL: r.URL, CA: r.CA, TokenFile: r.TokenFile, Namespace: r.Namespace})
 		if err != nil {
 			return o, err
 		}

@@ -181,12 +181,14 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 	local, remote := &list[0], &list[1]
 	elsewhere := remote.token("hello-frontend-aaaaaaa", later, remote.alg)
 	stolen := remote.token("hello-frontend-aaaaaaa", later.Add(time.Second), remote.alg)
-	api := kubernetes(t, map[string]string{elsewhere: "system:serviceaccount:default:hello-frontend-aaaaaaa", stolen: "system:serviceaccount:default:other"})
+	foreign := remote.token("hello-frontend-aaaaaaa", later.Add(2*time.Second), remote.alg)
+	api := kubernetes(t, map[string]string{elsewhere: "system:serviceaccount:default:hello-frontend-aaaaaaa", stolen: "system:serviceaccount:default:other",
+		foreign: "system:serviceaccount:elsewhere:hello-frontend-aaaaaaa"})
 	own := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(own, []byte("own\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	review, err := NewTokenReview(TokenReviewOptions{URL: api.URL, TokenFile: own})
+	review, err := NewTokenReview(TokenReviewOptions{URL: api.URL, TokenFile: own, Namespace: "default"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,6 +203,7 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 		{"expired", local.token("hello-frontend-aaaaaaa", later.Add(-2*time.Hour), local.alg), false},
 		{"by Kubernetes", elsewhere, true},
 		{"that Kubernetes knows by another name", stolen, false},
+		{"of another namespace", foreign, false},
 		{"that Kubernetes does not know", remote.token("hello-frontend-aaaaaaa", later.Add(time.Minute), remote.alg), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

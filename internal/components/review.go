@@ -21,11 +21,13 @@ type TokenReviewOptions struct {
 	URL       string // https://HOST:PORT, or "in-cluster"
 	CA        string // file of who signs its certificate; empty: the system's authorities, in a cluster the cluster's
 	TokenFile string // our own token, read for each question; empty: none, in a cluster that of the pod
+	Namespace string // of the accounts of components; empty: any
 }
 
 // TokenReview has the Kubernetes API judge tokens.
 type TokenReview struct {
 	url, tokenFile string
+	users          string // what the names of users end with, in front of their account
 	client         *http.Client
 }
 
@@ -60,7 +62,11 @@ func NewTokenReview(o TokenReviewOptions) (*TokenReview, error) {
 		transport.TLSClientConfig.RootCAs = pool
 	}
 	url := strings.TrimSuffix(o.URL, "/") + "/apis/authentication.k8s.io/v1/tokenreviews"
-	return &TokenReview{url, o.TokenFile, &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
+	users := ":"
+	if o.Namespace != "" {
+		users = ":" + o.Namespace + ":"
+	}
+	return &TokenReview{url, o.TokenFile, users, &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
 }
 
 // tokenReview is the API's object.
@@ -92,7 +98,7 @@ func (r *TokenReview) Verify(ctx context.Context, text string) (account string, 
 		return "", fmt.Errorf("token review: %w", err)
 	case !answer.Status.Authenticated:
 		return "", fmt.Errorf("token review: not authenticated: %s", answer.Status.Error)
-	case !strings.HasSuffix(answer.Status.User.Username, ":"+account):
+	case !strings.HasSuffix(answer.Status.User.Username, r.users+account):
 		return "", fmt.Errorf("token review: the token is that of %q", answer.Status.User.Username)
 	}
 	return account, nil
