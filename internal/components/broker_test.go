@@ -1,6 +1,7 @@
 package components
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -207,6 +208,17 @@ func TestExpired(t *testing.T) {
 	y.connect(frontend)
 	if got := y.get("/prod/hello"); got != "504 time out" {
 		t.Errorf("got %s", got)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(x.http, "http://")) // by a client that does not say all
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "POST /prod/hello HTTP/1.1\r\nHost: lab\r\nContent-Length: 9\r\n\r\nhalf")
+	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || answer.StatusCode != 503 {
+		t.Errorf("half a body: got %v, %v", answer, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,9 +74,9 @@ func (w web) answer(e *proto.Event, f *Failure) {
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	deadline := b.o.Now().Add(b.o.TTL)
 	q := MapRequest(r)
-	body, failure := b.body(r)
+	body, failure := b.body(w, r)
 	if failure != nil {
-		if r.Header.Get("Expect") == "" { // else the client waits to be told whether it may send
+		if failure.Code != codeTimeout && r.Header.Get("Expect") == "" { // else the client waits to be told whether it may send
 			drain(w, r, int64(b.o.MaxEvent))
 		}
 		b.refuse(w, failure)
@@ -104,18 +105,24 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// body reads a request's body, up to the largest event.
-func (b *Broker) body(r *http.Request) ([]byte, *Failure) {
+// body reads a request's body, up to the largest event, for as long as the request may take.
+func (b *Broker) body(w http.ResponseWriter, r *http.Request) ([]byte, *Failure) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
 	if r.ContentLength > int64(b.o.MaxEvent) {
 		return nil, fail(codeContentTooLarge, "")
 	}
+	c, end := http.NewResponseController(w), time.Now().Add(b.o.TTL)
+	c.SetReadDeadline(end)
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(b.o.MaxEvent)+1))
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fail(codeTimeout, "")
+	case err != nil:
 		return nil, fail(codeInvalid, "the body could not be read")
 	}
+	c.SetReadDeadline(end.Add(readGrace)) // what is read from here on tells whether the client is there
 	if len(body) > b.o.MaxEvent {
 		return nil, fail(codeContentTooLarge, "")
 	}
@@ -278,6 +285,9 @@ type Gateway struct {
 	srv *http.Server
 }
 
+// readGrace is how much longer than a request may take its connection is read.
+const readGrace = 10 * time.Second
+
 // ListenHTTP opens the port for requests; t nil is without TLS.
 func (b *Broker) ListenHTTP(address string, t *tls.Config) (*Gateway, error) {
 	ln, err := net.Listen("tcp", address)
@@ -288,7 +298,7 @@ func (b *Broker) ListenHTTP(address string, t *tls.Config) (*Gateway, error) {
 		ln = tls.NewListener(ln, t)
 	}
 	return &Gateway{ln, &http.Server{
-		Handler: b, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ReadTimeout: b.o.TTL + 10*time.Second, MaxHeaderBytes: 1 << 20,
+		Handler: b, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ReadTimeout: b.o.TTL + readGrace, MaxHeaderBytes: 1 << 20,
 		WriteTimeout:                 b.o.TTL + time.Minute, // from the request's header on: a client that does not read its response goes
 		DisableGeneralOptionsHandler: true,                  // components answer OPTIONS
 		ErrorLog:                     slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
