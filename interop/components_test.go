@@ -106,7 +106,7 @@ func (b *broker) get(path string, headers ...string) string {
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	transport := &http.Transport{TLSClientConfig: b.pool(), DisableKeepAlives: true}
+	transport := &http.Transport{TLSClientConfig: b.pool(), ForceAttemptHTTP2: true, DisableKeepAlives: true}
 	answer, err := (&http.Client{Transport: transport, Timeout: patience}).Do(r)
 	if err != nil {
 		b.t.Fatal(err)
