@@ -88,6 +88,7 @@ type inlink struct {
 	door      bool   // target $management
 	replies   bool   // attached by us at another node, for what comes back from there
 	limited   bool   // nothing matches the target: one message at a time
+	watched   bool   // it is on Node.limited
 	thirsty   bool   // on conn.thirsty
 	inlet     bool   // what an Inlet sends by: no link, and no credit
 	asides    bool   // of an inlet: what finds no row is not unrouted

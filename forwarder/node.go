@@ -394,8 +394,9 @@ func (ln *line) unlist() bool {
 	return true
 }
 
-// watchLimited has a link looked at when the table changes.
+// watchLimited has a link looked at when the table changes. Called under the lock of its connection.
 func (n *Node) watchLimited(l *inlink) {
+	l.watched = true
 	n.mu.Lock()
 	n.limited[l] = struct{}{}
 	n.mu.Unlock()
@@ -415,7 +416,9 @@ func (n *Node) recheckLimited(at int64) int {
 	return len(links)
 }
 
+// unwatch ends that. Called under the lock of the link's connection.
 func (n *Node) unwatch(l *inlink) {
+	l.watched = false
 	n.mu.Lock()
 	delete(n.limited, l)
 	n.mu.Unlock()

@@ -136,5 +136,7 @@ func (l *inlink) close() {
 	for _, d := range l.waiting {
 		d.recycle()
 	}
-	l.waiting = nil
+	if l.waiting = nil; l.watched { // who comes and goes often is not to leave many until the table changes
+		l.c.n.unwatch(l)
+	}
 }
