@@ -31,7 +31,7 @@ var hostiles = []hostile{
 	{"flows that want an answer", 4, storm(receivingFrom("QUIET"), flowOf(0, 10, true)), 60},
 	{"flows that want an answer, and nobody reads it", 4, deaf(receivingFrom("QUIET"), flowOf(0, 10, true)), 100},
 	{"messages, and nobody reads their outcomes", 4, deaf(sendingTo("QUIET"), oneTransfer(0, described(dataSection, binaryv(make([]byte, 100))))), 100},
-	{"a receiver with all the credit that never reads", 4, neverReads, 250},
+	{"a receiver with all the credit that never reads", 4, neverReads, 350},
 	{"dispositions of everything", 4, storm(sendingTo("HELD"), join(
 		bytesOf(0, 0, composite(disposition, boolean(true), uint32v(0), uint32v(1<<32-1), boolean(true), composite(accepted))),
 		bytesOf(0, 0, composite(disposition, boolean(false), uint32v(0), uint32v(1<<31), boolean(true), composite(released))),
