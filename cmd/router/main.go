@@ -161,7 +161,7 @@ const defaultTable = "tables/default.yaml"
 func (f *flags) defaults(c *app.Config) {
 	if f.config == "" && len(f.listen) == 0 {
 		if c.HTTP.Listen == "" {
-			c.HTTP.Listen = "127.0.0.1:8080"
+			c.ListenHTTP("127.0.0.1:8080")
 		}
 	}
 	if len(c.Listeners) == 0 {

@@ -64,8 +64,11 @@ func Check(c Config) error {
 	if err := c.checkMesh(); err != nil {
 		return &ConfigError{err}
 	}
-	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler)).use(c.Tables); err != nil {
+	if _, err := c.eventLinks(); err != nil {
 		return &ConfigError{err}
+	}
+	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler)).use(c.Tables); err != nil {
+		return &ConfigError{c.ofTable(err)}
 	}
 	for _, name := range c.Tables {
 		if err := checkExpectations(name); err != nil {
@@ -113,7 +116,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		if errors.As(err, &disk) {
 			return nil, err
 		}
-		return nil, &ConfigError{err}
+		return nil, &ConfigError{c.ofTable(err)}
 	}
 	name := c.Name
 	if name == "" {
@@ -198,16 +201,17 @@ func (a *App) openTable() (id string, err error) {
 	return id, nil
 }
 
-// notBound says why there is no listener on a URL, and what to do where somebody else has the port.
-func notBound(url, flag string, err error) error {
+// notBound says why there is no listener on a URL, where the configuration asks for it, and what to do where somebody else has the port.
+func (a *App) notBound(path, url string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("listen %s: the port is taken, by another router or program: stop that, or choose another with %s (%w)", url, flag, err)
+		err = fmt.Errorf("the port is taken, by another router or program: stop that, or choose another (%w)", err)
 	}
-	return fmt.Errorf("listen %s: %w", url, err)
+	return a.config.at(path, fmt.Errorf("listen %s: %w", url, err))
 }
 
 func (a *App) listen() (lines []string, err error) {
-	for _, l := range a.config.Listeners {
+	for i, l := range a.config.Listeners {
+		path := fmt.Sprintf("listeners[%d].url", i)
 		address, err := listenAddress(l.URL)
 		if err != nil {
 			return nil, &ConfigError{err}
@@ -216,7 +220,7 @@ func (a *App) listen() (lines []string, err error) {
 		if isRembus(l.URL) {
 			line, err := a.listenMesh(l.URL, address)
 			if err != nil {
-				return nil, notBound(l.URL, "--listen", err)
+				return nil, a.notBound(path, l.URL, err)
 			}
 			lines = append(lines, line)
 			continue
@@ -229,7 +233,7 @@ func (a *App) listen() (lines []string, err error) {
 		}
 		bound, err := a.node.ListenWith(o)
 		if err != nil {
-			return nil, notBound(l.URL, "--listen", err)
+			return nil, a.notBound(path, l.URL, err)
 		}
 		lines = append(lines, "ready "+scheme+"://"+bound.String())
 	}
@@ -244,7 +248,7 @@ func (a *App) listen() (lines []string, err error) {
 			},
 		})
 		if err != nil {
-			return nil, notBound(h.url(), "--http", err)
+			return nil, a.notBound("http.listen", h.url(), err)
 		}
 		a.running.Go(func() {
 			if err := a.http.Serve(); err != nil {
@@ -279,7 +283,7 @@ func (a *App) Reload() error {
 		return err
 	}
 	if err := a.files.use(c.Tables); err != nil {
-		return err
+		return c.ofTable(err)
 	}
 	if err := use(); err != nil {
 		return err
