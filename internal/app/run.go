@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,6 +176,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	a.running.Go(func() { a.files.watch(ctx) })
 	a.running.Go(func() { a.secret.watch(ctx) })
 	a.ready.Store(true)
+	log.Info("ready", "name", name, "node", id, "version", Version, "rows", a.table.Snapshot().Len(), "listeners", len(lines))
 	for _, l := range lines {
 		fmt.Fprintln(ready, l)
 	}
@@ -312,14 +314,15 @@ func (a *App) counters() map[string]uint64 {
 	return all
 }
 
+// Grace is how long Stop waits for what is in flight.
+func (a *App) Grace() time.Duration {
+	return cmp.Or(time.Duration(a.config.ShutdownGrace), 10*time.Second)
+}
+
 // Stop lets what is in flight settle and ends everything.
 func (a *App) Stop() {
 	a.ready.Store(false)
-	grace := time.Duration(a.config.ShutdownGrace)
-	if grace == 0 {
-		grace = 10 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	ctx, cancel := context.WithTimeout(context.Background(), a.Grace())
 	defer cancel()
 	if a.cancel != nil {
 		a.cancel()
@@ -344,4 +347,5 @@ func (a *App) Stop() {
 	if err := a.table.Close(); err != nil {
 		a.log.Error("the state directory could not be closed", "error", err)
 	}
+	a.log.Info("stopped")
 }

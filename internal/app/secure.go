@@ -155,7 +155,7 @@ func (c *Config) openFiles() (open []string) {
 		names = append(names, l.TokenFile)
 	}
 	n := &c.NATS
-	names = append(names, n.PasswordFile, n.TokenFile, n.Credentials, n.NKey, n.TLS.Key, c.Components.File, c.Components.TokenReview.TokenFile)
+	names = append(names, n.PasswordFile, n.TokenFile, n.Credentials, n.NKey, n.TLS.Key, c.Components.TokenReview.TokenFile)
 	for _, n := range names {
 		if info, err := os.Stat(n); n != "" && err == nil && info.Mode().Perm()&0o077 != 0 && !slices.Contains(open, n) {
 			open = append(open, n)
