@@ -265,6 +265,7 @@ func (n *Node) drain(ctx context.Context) {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
+			n.log.Warn("the grace is over with messages in flight: their senders are told no outcome", "copies", n.inFlight())
 			return
 		}
 	}

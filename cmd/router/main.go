@@ -161,7 +161,7 @@ const defaultTable = "tables/default.yaml"
 func (f *flags) defaults(c *app.Config) {
 	if f.config == "" && len(f.listen) == 0 {
 		if c.HTTP.Listen == "" {
-			c.HTTP.Listen = "127.0.0.1:8080"
+			c.ListenHTTP("127.0.0.1:8080")
 		}
 	}
 	if len(c.Listeners) == 0 {
@@ -203,20 +203,27 @@ func run(f *flags) (int, error) {
 		}
 		return exitFailure, err
 	}
-	for s := range signals {
-		if s != syscall.SIGHUP {
-			break
-		}
-		if err := a.Reload(); err != nil {
-			log.Error("reload refused, nothing was changed", "error", err)
-		} else {
-			log.Info("configuration reloaded")
-		}
-	}
+	untilEnd(signals, a, log)
 	signal.Ignore(syscall.SIGHUP) // there is nothing to reload any more
 	signal.Stop(signals)          // a second one of the others ends the program at once
 	a.Stop()
 	return 0, nil
+}
+
+// untilEnd reloads the configuration on each SIGHUP, until a signal ends the program. Reloads are numbered in the log, so that each is answered at
+// once: a line like the one before is held back.
+func untilEnd(signals <-chan os.Signal, a *app.App, log *slog.Logger) {
+	for reload := 1; ; reload++ {
+		if s := <-signals; s != syscall.SIGHUP {
+			log.Info("the end has begun: what is in flight may settle", "signal", s.String(), "grace", a.Grace())
+			return
+		}
+		if err := a.Reload(); err != nil {
+			log.Error("reload refused, nothing was changed", "reload", reload, "error", err)
+		} else {
+			log.Info("configuration reloaded", "reload", reload)
+		}
+	}
 }
 
 // read tells which files a configuration is made of.

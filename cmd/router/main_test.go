@@ -1,10 +1,22 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fingerpost/fingerpost/internal/app"
+	"github.com/fingerpost/fingerpost/internal/house/leaks"
 )
+
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestAnEmptyFlagIsRefused(t *testing.T) {
 	for _, c := range []struct {
@@ -66,5 +78,37 @@ func TestAnEmptyVariableIsNone(t *testing.T) {
 	f.environment(cmd)
 	if f.state != "" || len(f.tables) != 0 || len(f.listen) != 2 {
 		t.Errorf("got %+v", f)
+	}
+}
+
+// Each reload is answered in the log at once, also where several follow one another, and the end is told.
+func TestEachSignalIsAnsweredInTheLog(t *testing.T) {
+	var log bytes.Buffer
+	folded := app.Fold(slog.NewTextHandler(&log, nil))
+	defer folded.Flush()
+	logger := slog.New(folded)
+	var bad error
+	a, err := app.Start(func() (app.Config, error) { return app.Config{}, bad }, logger, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Stop()
+	signals := make(chan os.Signal, 4)
+	signals <- syscall.SIGHUP
+	signals <- syscall.SIGHUP
+	signals <- syscall.SIGTERM
+	untilEnd(signals, a, logger)
+	bad = errors.New("line 1: unknown key")
+	signals <- syscall.SIGHUP
+	signals <- syscall.SIGHUP
+	signals <- syscall.SIGTERM
+	untilEnd(signals, a, logger)
+	for _, want := range []string{
+		"msg=ready name=", `msg="configuration reloaded" reload=1`, `msg="configuration reloaded" reload=2`, "signal=terminated grace=10s",
+		`nothing was changed" reload=1 error="line 1: unknown key"`, `nothing was changed" reload=2 error=`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("got %s, want %s", log.String(), want)
+		}
 	}
 }

@@ -53,6 +53,14 @@ func (c *Components) check() (key string, err error) {
 			return l.key, errors.New("it needs components.file")
 		}
 	}
+	for _, l := range []struct {
+		key string
+		tls TLS
+	}{{".tls", c.TLS}, {".genesisTLS", c.GenesisTLS}} {
+		if err := l.tls.check(l.key[1:]); err != nil {
+			return l.key, err
+		}
+	}
 	switch {
 	case c.ExpiredStatus != 0 && (c.ExpiredStatus < 400 || c.ExpiredStatus > 599):
 		return ".expiredStatus", fmt.Errorf("%d is no status of a failure: 400 to 599", c.ExpiredStatus)
@@ -87,10 +95,10 @@ func (c *Components) files() []*string {
 func (c *Components) listenersTLS() map[string]*Listener {
 	all := map[string]*Listener{}
 	if isOn(c.GRPC) && c.TLS != (TLS{}) {
-		all["components"] = &Listener{URL: c.grpcURL(), TLS: c.TLS}
+		all["components.tls"] = &Listener{URL: c.grpcURL(), TLS: c.TLS}
 	}
 	if isOn(c.Genesis) && c.GenesisTLS != (TLS{}) {
-		all["components.genesis"] = &Listener{URL: c.genesisURL(), TLS: c.GenesisTLS}
+		all["components.genesisTLS"] = &Listener{URL: c.genesisURL(), TLS: c.GenesisTLS}
 	}
 	return all
 }
@@ -112,8 +120,8 @@ type broker struct {
 	nats    *nats.Conn // nil: there is none
 }
 
-// options reads the files of the configuration.
-func (c *Components) options() (o components.Options, err error) {
+// options reads the files of the configuration; key is the one that names what is wrong.
+func (c *Components) options() (o components.Options, key string, err error) {
 	o = components.Options{
 		MaxEvent: int(c.MaxEvent), TTL: time.Duration(c.TTL), ExpiredStatus: c.ExpiredStatus, Queue: c.Queue, Hash: Version,
 		Current: strings.HasPrefix(c.Subjects, "current"),
@@ -122,23 +130,23 @@ func (c *Components) options() (o components.Options, err error) {
 		o.Between = proto.D3
 	}
 	if o.Objects, err = components.ReadObjects(c.File); err != nil {
-		return o, err
+		return o, ".file", err
 	}
 	if c.JWKS != "" {
 		keys, err := components.ReadJWKS(c.JWKS)
 		if err != nil {
-			return o, err
+			return o, ".jwks", err
 		}
 		o.Verifiers = append(o.Verifiers, keys)
 	}
 	if r := c.TokenReview; r.URL != "" {
 		review, err := components.NewTokenReview(components.TokenReviewOptions{URL: r.URL, CA: r.CA, TokenFile: r.TokenFile, Namespace: r.Namespace})
 		if err != nil {
-			return o, err
+			return o, ".tokenReview", err
 		}
 		o.Verifiers = append(o.Verifiers, review)
 	}
-	return o, nil
+	return o, "", nil
 }
 
 // checkComponents reads what the configuration names for the broker.
@@ -146,8 +154,8 @@ func (c *Config) checkComponents() error {
 	if c.Components.File == "" {
 		return nil
 	}
-	if _, err := c.Components.options(); err != nil {
-		return c.at("components", err)
+	if _, key, err := c.Components.options(); err != nil {
+		return c.at("components"+key, err)
 	}
 	if _, key, err := c.NATS.options(); err != nil {
 		return c.at("nats"+key, err)
@@ -161,9 +169,9 @@ func (a *App) startComponents(core *admin.Core) error {
 	if c.File == "" {
 		return nil
 	}
-	o, err := c.options()
+	o, key, err := c.options()
 	if err != nil {
-		return &ConfigError{a.config.at("components", err)}
+		return &ConfigError{a.config.at("components"+key, err)}
 	}
 	o.Log = a.log
 	if a.config.NATS.URL != "off" {
@@ -199,7 +207,7 @@ func (a *App) listenComponents() (lines []string, err error) {
 			a.log.Warn("components connect without TLS: their tokens can be read on the way", "listener", c.GRPC)
 		}
 		if b.grpc, err = b.Listen(c.GRPC, t); err != nil {
-			return nil, fmt.Errorf("listen %s://%s: %w", scheme, c.GRPC, err)
+			return nil, a.notBound("components.grpc", scheme+"://"+c.GRPC, err)
 		}
 		lines = append(lines, "ready "+scheme+"://"+b.grpc.Addr().String())
 		a.serve(scheme, b.grpc.Serve)
@@ -210,7 +218,7 @@ func (a *App) listenComponents() (lines []string, err error) {
 			scheme = "https"
 		}
 		if b.genesis, err = b.ListenHTTP(c.Genesis, t); err != nil {
-			return nil, fmt.Errorf("listen %s://%s: %w", scheme, c.Genesis, err)
+			return nil, a.notBound("components.genesis", scheme+"://"+c.Genesis, err)
 		}
 		lines = append(lines, "ready genesis+"+scheme+"://"+b.genesis.Addr().String())
 		a.serve("genesis", b.genesis.Serve)

@@ -115,7 +115,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if err != nil {
-		return fmt.Errorf("line %d: column %d: %q is not a duration: write 30s or 500ms", n.Line, n.Column, n.Value)
+		return fmt.Errorf("%q is not a duration: write 30s or 500ms", n.Value)
 	}
 	*d = Duration(v)
 	return nil
@@ -133,12 +133,12 @@ var sizePattern = regexp.MustCompile(`^([0-9]+)\s*(|B|KiB|MiB|GiB)$`)
 func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 	m := sizePattern.FindStringSubmatch(n.Value)
 	if m == nil {
-		return fmt.Errorf("line %d: column %d: %q is not a size: write 64KiB, 16MiB or a number of bytes", n.Line, n.Column, n.Value)
+		return fmt.Errorf("%q is not a size: write 64KiB, 16MiB or a number of bytes", n.Value)
 	}
 	unit := uint64(1) << map[string]uint{"": 0, "B": 0, "KiB": 10, "MiB": 20, "GiB": 30}[m[2]]
 	v, err := strconv.ParseUint(m[1], 10, 64)
 	if err != nil || v > maxSize/unit {
-		return fmt.Errorf("line %d: column %d: size %q is out of range: up to %dGiB", n.Line, n.Column, n.Value, maxSize>>30)
+		return fmt.Errorf("size %q is out of range: up to %dGiB", n.Value, maxSize>>30)
 	}
 	*s = Size(v * unit)
 	return nil
@@ -193,7 +193,7 @@ func parseConfig(text []byte) (Config, error) {
 		return c, err
 	}
 	if err := doc.Decode(&c); err != nil {
-		return c, oneLine(err)
+		return c, err
 	}
 	c.where = map[string]pos{}
 	places(doc.Content[0], "", c.where)
@@ -253,49 +253,85 @@ func (c *Config) at(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// goType is how the YAML reader says that a value does not fit.
-var goType = regexp.MustCompile("cannot unmarshal !!\\w+ (`[^`]*`) into [^;]+")
-
-// oneLine puts what the YAML reader says on one line.
-func oneLine(err error) error {
-	var te *yaml.TypeError
-	if errors.As(err, &te) {
-		said := strings.NewReplacer("!!map into", "!!map `a map` into", "!!seq into", "!!seq `a list` into").Replace(strings.Join(te.Errors, "; "))
-		return errors.New(goType.ReplaceAllString(said, "it does not fit this key: $1 (router.example.yaml shows each)"))
-	}
-	return err
-}
-
-// checkKeys holds a document to the keys of a struct.
+// checkKeys holds a document to the keys of a struct, and its values to their types.
 func checkKeys(n *yaml.Node, t reflect.Type, path string) error {
-	switch {
-	case n.Kind == yaml.AliasNode:
-		return fmt.Errorf("line %d: column %d: aliases are not read here", n.Line, n.Column)
-	case t.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode:
-		for _, e := range n.Content {
-			if err := checkKeys(e, t.Elem(), path); err != nil {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if n.Kind == yaml.AliasNode {
+		return fmt.Errorf("line %d: column %d: %s: aliases are not read here", n.Line, n.Column, orTop(path))
+	}
+	if n.Tag == "!!null" {
+		return nil // as if the key were not there
+	}
+	kind, wanted := yaml.ScalarNode, "one value is"
+	switch t.Kind() {
+	case reflect.Slice:
+		kind, wanted = yaml.SequenceNode, "a list is"
+	case reflect.Map:
+		kind, wanted = yaml.MappingNode, "a map, {name: value}, is"
+	case reflect.Struct:
+		kind, wanted = yaml.MappingNode, "a map of keys is"
+	}
+	if n.Kind != kind {
+		if n.Kind == yaml.ScalarNode && reflect.PointerTo(t).Implements(unmarshaler) {
+			return checkScalar(n, t, path)
+		}
+		if t.Kind() == reflect.Struct {
+			return fmt.Errorf("line %d: column %d: %s: %s wanted here (%s)", n.Line, n.Column, orTop(path), wanted, strings.Join(keysOf(t), ", "))
+		}
+		return fmt.Errorf("line %d: column %d: %s: %s wanted here, not %s", n.Line, n.Column, orTop(path), wanted, kinds[n.Kind])
+	}
+	switch kind {
+	case yaml.ScalarNode:
+		return checkScalar(n, t, path)
+	case yaml.SequenceNode:
+		for i, e := range n.Content {
+			if err := checkKeys(e, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); err != nil {
 				return err
 			}
 		}
 		return nil
-	case t.Kind() != reflect.Struct:
-		return nil
-	case n.Kind != yaml.MappingNode:
-		if n.Tag == "!!null" || n.Kind == yaml.ScalarNode && reflect.PointerTo(t).Implements(unmarshaler) {
-			return nil
-		}
-		return fmt.Errorf("line %d: column %d: %s: a map of keys is wanted here (%s)", n.Line, n.Column, orTop(path), strings.Join(keysOf(t), ", "))
 	}
+	return checkMap(n, t, path)
+}
+
+// kinds are what a document says instead of what is wanted.
+var kinds = map[yaml.Kind]string{yaml.ScalarNode: "one value", yaml.SequenceNode: "a list", yaml.MappingNode: "a map"}
+
+// checkScalar holds one value to its type.
+func checkScalar(n *yaml.Node, t reflect.Type, path string) error {
+	err := n.Decode(reflect.New(t).Interface())
+	switch {
+	case t.Kind() == reflect.Int && (err != nil || n.ShortTag() != "!!int"): // the YAML reader takes 1.5 for 1
+		err = fmt.Errorf("%q: a whole number is wanted here", n.Value)
+	case t.Kind() == reflect.Bool && err != nil:
+		err = errors.New("write true or false")
+	}
+	if err != nil {
+		return fmt.Errorf("line %d: column %d: %s: %w", n.Line, n.Column, orTop(path), err)
+	}
+	return nil
+}
+
+// checkMap holds the keys of a map to those of a struct, and what is under them to its type.
+func checkMap(n *yaml.Node, t reflect.Type, path string) error {
 	fields := map[string]reflect.Type{}
-	names := keysOf(t)
-	for f, name := range names {
-		fields[name] = t.Field(f).Type // those without a key come last
+	var names []string
+	if t.Kind() == reflect.Struct {
+		names = keysOf(t)
+		for f := range t.NumField() {
+			fields[t.Field(f).Tag.Get("yaml")] = t.Field(f).Type
+		}
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		ft, ok := fields[k.Value]
-		if !ok {
+		if t.Kind() == reflect.Map {
+			ft, ok = t.Elem(), true
+		}
+		if !ok || k.Value == "" && t.Kind() == reflect.Struct {
 			return fmt.Errorf("line %d: column %d: unknown key %q in %s: the keys are %s", k.Line, k.Column, k.Value, orTop(path), strings.Join(names, ", "))
 		}
 		if seen[k.Value] {
@@ -340,8 +376,8 @@ func (c *Config) validate() (admin.Role, error) {
 			return role, c.at(fmt.Sprintf("listeners[%d]%s", i, key), err)
 		}
 	}
-	if i, err := c.twice(); err != nil {
-		return role, c.at(fmt.Sprintf("listeners[%d].url", i), err)
+	if path, err := c.twice(); err != nil {
+		return role, c.at(path, err)
 	}
 	for i := range c.Hops {
 		if key, err := c.Hops[i].check(); err != nil {
@@ -377,21 +413,39 @@ func (c *Config) validate() (admin.Role, error) {
 	return role, c.validateLimits()
 }
 
-// twice finds a listener that is named before: its port cannot be opened, or (port 0) its certificate would be that of the other.
-func (c *Config) twice() (int, error) {
-	seen := map[string]bool{}
+// twice finds a listener whose place is taken by one before: its port cannot be opened, or (port 0) its certificate would be that of the other.
+func (c *Config) twice() (path string, err error) {
+	seen := map[string]string{}
+	taken := func(at, said, address string, once bool) error {
+		if by, ok := seen[address]; ok {
+			return fmt.Errorf("%s is there already, at %s", said, by)
+		}
+		if once || !strings.HasSuffix(address, ":0") {
+			seen[address] = at
+		}
+		return nil
+	}
 	for i := range c.Listeners {
-		l := &c.Listeners[i]
+		l, at := &c.Listeners[i], fmt.Sprintf("listeners[%d].url", i)
 		address, _ := listenAddress(l.URL)
-		if l.secure() {
+		if l.secure() && strings.HasSuffix(address, ":0") {
 			address = l.URL
 		}
-		if seen[address] {
-			return i, fmt.Errorf("%s is there already", l.URL)
+		if err := taken(at, l.URL, address, l.secure()); err != nil {
+			return at, err
 		}
-		seen[address] = l.secure() || !strings.HasSuffix(address, ":0")
 	}
-	return 0, nil
+	for _, l := range []struct{ path, at string }{
+		{"http.listen", c.HTTP.Listen}, {"components.grpc", c.Components.GRPC}, {"components.genesis", c.Components.Genesis}, {"nats.listen", c.NATS.Listen}, {"nats.cluster", c.NATS.Cluster},
+	} {
+		if !isOn(l.at) {
+			continue
+		}
+		if err := taken(l.path, l.at, l.at, false); err != nil {
+			return l.path, err
+		}
+	}
+	return "", nil
 }
 
 // on tells whether there is an HTTP listener.
@@ -408,10 +462,18 @@ func (h *HTTP) check() (key string, err error) {
 			return ".listen", fmt.Errorf("%q: %w", h.Listen, err)
 		}
 	}
-	if (h.TLS != TLS{}) && (h.TLS.Cert == "" || h.TLS.Key == "") {
-		return ".tls", errors.New("write tls: {cert: FILE, key: FILE}")
+	if err := h.TLS.check("tls"); err != nil {
+		return ".tls", err
 	}
 	return "", nil
+}
+
+// check holds what is there to be a certificate with its key; name is that of the key.
+func (t *TLS) check(name string) error {
+	if *t != (TLS{}) && (t.Cert == "" || t.Key == "") {
+		return fmt.Errorf("write %s: {cert: FILE, key: FILE}", name)
+	}
+	return nil
 }
 
 func checkPort(port string) error {

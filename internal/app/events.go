@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -215,11 +216,19 @@ func readTokens(file string) ([]token, error) {
 	if err != nil {
 		return nil, err
 	}
+	var doc yaml.Node
 	var list []token
-	dec := yaml.NewDecoder(strings.NewReader(string(text)))
-	dec.KnownFields(true)
-	if err := dec.Decode(&list); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, oneLine(err))
+	err = yaml.Unmarshal(text, &doc)
+	if err == nil && len(doc.Content) != 1 {
+		err = errors.New("no list of tokens in it: [{token: …, name: …}]") // without tokens this whole machine may come
+	}
+	if err == nil {
+		if err = checkKeys(doc.Content[0], reflect.TypeOf(list), "tokens"); err == nil {
+			err = doc.Decode(&list)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	for i := range list {
 		if err := list[i].prepare(); err != nil {
@@ -275,12 +284,30 @@ func authorizer(tokens []token) func(*http.Request) (*events.Account, error) {
 	}
 }
 
+// eventLinks reads the tokens of the links to other routers.
+func (c *Config) eventLinks() (links []events.Link, err error) {
+	for i, l := range c.Events.Links {
+		token := ""
+		if l.TokenFile != "" {
+			if token, err = readPassword(l.TokenFile); err != nil {
+				return nil, c.at(fmt.Sprintf("events.links[%d].tokenFile", i), err)
+			}
+		}
+		links = append(links, events.Link{URL: l.URL, Token: token})
+	}
+	return links, nil
+}
+
 // startEvents makes the event router. Its components come by the HTTP listener.
 func (a *App) startEvents(core *admin.Core, id string) error {
 	c := &a.config.Events
 	tokens, err := readTokens(c.Tokens)
 	if err != nil {
 		return &ConfigError{a.config.at("events.tokens", err)}
+	}
+	links, err := a.config.eventLinks()
+	if err != nil {
+		return &ConfigError{err}
 	}
 	restart := map[string][]string{}
 	for _, r := range c.Restart {
@@ -292,14 +319,8 @@ func (a *App) startEvents(core *admin.Core, id string) error {
 		Restart: restart, Origins: a.config.HTTP.Origins, Authorize: authorizer(tokens), Log: a.log,
 	})
 	a.events.Attach(a.node)
-	for i, l := range c.Links {
-		token := ""
-		if l.TokenFile != "" {
-			if token, err = readPassword(l.TokenFile); err != nil {
-				return &ConfigError{a.config.at(fmt.Sprintf("events.links[%d].tokenFile", i), err)}
-			}
-		}
-		a.events.Dial(events.Link{URL: l.URL, Token: token})
+	for _, l := range links {
+		a.events.Dial(l)
 	}
 	return nil
 }

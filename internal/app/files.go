@@ -86,10 +86,10 @@ func (t *tableFiles) use(paths []string) error {
 	defer t.loading.Unlock()
 	old := t.list()
 	next := make([]tableFile, 0, len(paths))
-	for _, path := range paths {
+	for i, path := range paths {
 		f := tableFile{name: filepath.Base(path)}
 		if slices.ContainsFunc(next, func(o tableFile) bool { return o.name == f.name }) {
-			return fmt.Errorf("%s: two table files have this name", f.name)
+			return &namedError{i, fmt.Errorf("%s: two table files have this name", f.name)}
 		}
 		if i := slices.IndexFunc(old, func(o tableFile) bool { return o.name == f.name }); i >= 0 {
 			f = old[i]
@@ -116,6 +116,28 @@ func (t *tableFiles) use(paths []string) error {
 	default:
 	}
 	return nil
+}
+
+// namedError is what is wrong with a file as the configuration names it, and not with what it says.
+type namedError struct {
+	at  int // in the list of files
+	err error
+}
+
+func (e *namedError) Error() string { return e.err.Error() }
+func (e *namedError) Unwrap() error { return e.err }
+
+// ofTable adds where the configuration names a table file that cannot be had.
+func (c *Config) ofTable(err error) error {
+	var n *namedError
+	if !errors.As(err, &n) {
+		return err
+	}
+	path := fmt.Sprintf("tables[%d]", n.at)
+	if _, ok := c.where[path]; !ok && c.flags["tables"] == "" {
+		return err
+	}
+	return c.at(path, err)
 }
 
 func samePaths(a, b []tableFile) bool {
@@ -170,6 +192,9 @@ func (t *tableFiles) read(files []tableFile, wanted func(*tableFile) bool) (load
 			continue
 		}
 		c, err := readContent(f.path)
+		if err != nil {
+			err = &namedError{i, err}
+		}
 		if err == nil && !c.settled && f.hash != nil {
 			f.seen, unsettled = nil, true
 			continue
@@ -179,7 +204,7 @@ func (t *tableFiles) read(files []tableFile, wanted func(*tableFile) bool) (load
 		switch {
 		case err != nil:
 			if f.hash != nil && errors.Is(err, fs.ErrNotExist) {
-				err = fmt.Errorf("%s: the file is gone", f.path)
+				err = &namedError{i, fmt.Errorf("%s: the file is gone", f.path)}
 			}
 		case t.inForce(f, c.hash):
 			t.good(f)

@@ -128,11 +128,11 @@ func (n *NATS) options() (o nats.Options, key string, err error) {
 		o.URL = "embedded://" + n.Listen
 	}
 	o.Login = nats.Login{User: n.User, Credentials: n.Credentials, NKey: n.NKey}
-	if o.Login.Password, err = secretOf(n.PasswordFile, n.PasswordEnv); err != nil {
-		return o, ".passwordFile", err
+	if o.Login.Password, key, err = secretOf("password", n.PasswordFile, n.PasswordEnv); err != nil {
+		return o, key, err
 	}
-	if o.Login.Token, err = secretOf(n.TokenFile, n.TokenEnv); err != nil {
-		return o, ".tokenFile", err
+	if o.Login.Token, key, err = secretOf("token", n.TokenFile, n.TokenEnv); err != nil {
+		return o, key, err
 	}
 	for _, f := range []struct{ key, name string }{{".credentials", n.Credentials}, {".nkey", n.NKey}} {
 		if f.name == "" {
@@ -168,26 +168,26 @@ func (n *NATS) tlsConfig() (t *tls.Config, key string, err error) {
 	return t, "", nil
 }
 
-// secretOf is the first line of a file, or a variable of the environment; neither is none.
-func secretOf(file, env string) (string, error) {
+// secretOf is the first line of a file, or a variable of the environment; neither is none. key is the one that names what is wrong.
+func secretOf(what, file, env string) (secret, key string, err error) {
 	switch {
 	case file != "":
 		text, err := readSecret(file)
 		if err != nil {
-			return "", err
+			return "", "." + what + "File", err
 		}
 		first, _, _ := strings.Cut(string(text), "\n")
 		if first = strings.TrimRight(first, "\r"); first == "" {
-			return "", fmt.Errorf("%s: its first line is empty", file)
+			return "", "." + what + "File", fmt.Errorf("%s: its first line is empty", file)
 		}
-		return first, nil
+		return first, "", nil
 	case env != "":
 		if text := os.Getenv(env); text != "" {
-			return text, nil
+			return text, "", nil
 		}
-		return "", fmt.Errorf("the environment has no %s", env)
+		return "", "." + what + "Env", fmt.Errorf("the environment has no %s", env)
 	}
-	return "", nil
+	return "", "", nil
 }
 
 // openNATS starts the server of the configuration, or connects to it.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,8 +65,11 @@ func Check(c Config) error {
 	if err := c.checkMesh(); err != nil {
 		return &ConfigError{err}
 	}
-	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler)).use(c.Tables); err != nil {
+	if _, err := c.eventLinks(); err != nil {
 		return &ConfigError{err}
+	}
+	if err := newTableFiles(routetable.New(), slog.New(slog.DiscardHandler)).use(c.Tables); err != nil {
+		return &ConfigError{c.ofTable(err)}
 	}
 	for _, name := range c.Tables {
 		if err := checkExpectations(name); err != nil {
@@ -113,7 +117,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 		if errors.As(err, &disk) {
 			return nil, err
 		}
-		return nil, &ConfigError{err}
+		return nil, &ConfigError{c.ofTable(err)}
 	}
 	name := c.Name
 	if name == "" {
@@ -172,6 +176,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	a.running.Go(func() { a.files.watch(ctx) })
 	a.running.Go(func() { a.secret.watch(ctx) })
 	a.ready.Store(true)
+	log.Info("ready", "name", name, "node", id, "version", Version, "rows", a.table.Snapshot().Len(), "listeners", len(lines))
 	for _, l := range lines {
 		fmt.Fprintln(ready, l)
 	}
@@ -198,16 +203,17 @@ func (a *App) openTable() (id string, err error) {
 	return id, nil
 }
 
-// notBound says why there is no listener on a URL, and what to do where somebody else has the port.
-func notBound(url, flag string, err error) error {
+// notBound says why there is no listener on a URL, where the configuration asks for it, and what to do where somebody else has the port.
+func (a *App) notBound(path, url string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("listen %s: the port is taken, by another router or program: stop that, or choose another with %s (%w)", url, flag, err)
+		err = fmt.Errorf("the port is taken, by another router or program: stop that, or choose another (%w)", err)
 	}
-	return fmt.Errorf("listen %s: %w", url, err)
+	return a.config.at(path, fmt.Errorf("listen %s: %w", url, err))
 }
 
 func (a *App) listen() (lines []string, err error) {
-	for _, l := range a.config.Listeners {
+	for i, l := range a.config.Listeners {
+		path := fmt.Sprintf("listeners[%d].url", i)
 		address, err := listenAddress(l.URL)
 		if err != nil {
 			return nil, &ConfigError{err}
@@ -216,7 +222,7 @@ func (a *App) listen() (lines []string, err error) {
 		if isRembus(l.URL) {
 			line, err := a.listenMesh(l.URL, address)
 			if err != nil {
-				return nil, notBound(l.URL, "--listen", err)
+				return nil, a.notBound(path, l.URL, err)
 			}
 			lines = append(lines, line)
 			continue
@@ -229,7 +235,7 @@ func (a *App) listen() (lines []string, err error) {
 		}
 		bound, err := a.node.ListenWith(o)
 		if err != nil {
-			return nil, notBound(l.URL, "--listen", err)
+			return nil, a.notBound(path, l.URL, err)
 		}
 		lines = append(lines, "ready "+scheme+"://"+bound.String())
 	}
@@ -244,7 +250,7 @@ func (a *App) listen() (lines []string, err error) {
 			},
 		})
 		if err != nil {
-			return nil, notBound(h.url(), "--http", err)
+			return nil, a.notBound("http.listen", h.url(), err)
 		}
 		a.running.Go(func() {
 			if err := a.http.Serve(); err != nil {
@@ -279,7 +285,7 @@ func (a *App) Reload() error {
 		return err
 	}
 	if err := a.files.use(c.Tables); err != nil {
-		return err
+		return c.ofTable(err)
 	}
 	if err := use(); err != nil {
 		return err
@@ -308,14 +314,15 @@ func (a *App) counters() map[string]uint64 {
 	return all
 }
 
+// Grace is how long Stop waits for what is in flight.
+func (a *App) Grace() time.Duration {
+	return cmp.Or(time.Duration(a.config.ShutdownGrace), 10*time.Second)
+}
+
 // Stop lets what is in flight settle and ends everything.
 func (a *App) Stop() {
 	a.ready.Store(false)
-	grace := time.Duration(a.config.ShutdownGrace)
-	if grace == 0 {
-		grace = 10 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	ctx, cancel := context.WithTimeout(context.Background(), a.Grace())
 	defer cancel()
 	if a.cancel != nil {
 		a.cancel()
@@ -340,4 +347,5 @@ func (a *App) Stop() {
 	if err := a.table.Close(); err != nil {
 		a.log.Error("the state directory could not be closed", "error", err)
 	}
+	a.log.Info("stopped")
 }

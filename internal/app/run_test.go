@@ -156,9 +156,9 @@ func TestAPortThatIsTakenIsTold(t *testing.T) {
 		name, want string
 		config     Config
 	}{
-		{"of clients", "choose another with --listen", Config{Listeners: []Listener{{URL: "amqp://" + taken}}}},
-		{"of Rembus", "choose another with --listen", Config{Listeners: []Listener{{URL: "rembus+ws://" + taken}}}},
-		{"of HTTP", "choose another with --http", Config{HTTP: HTTP{Listen: taken}}},
+		{"of clients", "listeners[0].url: listen", Config{Listeners: []Listener{{URL: "amqp://" + taken}}}},
+		{"of Rembus", "listeners[0].url: listen", Config{Listeners: []Listener{{URL: "rembus+ws://" + taken}}}},
+		{"of HTTP", "http.listen: listen", Config{HTTP: HTTP{Listen: taken}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, err := Start(func() (Config, error) { return c.config, nil }, slog.New(slog.DiscardHandler), io.Discard)

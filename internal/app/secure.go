@@ -98,7 +98,7 @@ func (c *Config) secure() (*secured, error) {
 	for path, l := range c.withTLS() {
 		t, key, err := l.tlsConfig()
 		if err != nil {
-			return nil, c.at(path+".tls"+key, err)
+			return nil, c.at(path+key, err)
 		}
 		s.listeners[l.URL] = t
 	}
@@ -151,6 +151,11 @@ func (c *Config) openFiles() (open []string) {
 	for _, p := range c.Mesh.Peers {
 		names = append(names, p.KeyFile, p.SecretFile)
 	}
+	for _, l := range c.Events.Links {
+		names = append(names, l.TokenFile)
+	}
+	n := &c.NATS
+	names = append(names, n.PasswordFile, n.TokenFile, n.Credentials, n.NKey, n.TLS.Key, c.Components.TokenReview.TokenFile)
 	for _, n := range names {
 		if info, err := os.Stat(n); n != "" && err == nil && info.Mode().Perm()&0o077 != 0 && !slices.Contains(open, n) {
 			open = append(open, n)
@@ -159,15 +164,15 @@ func (c *Config) openFiles() (open []string) {
 	return open
 }
 
-// withTLS gives the listeners that have certificates, and where the configuration names them. The one of HTTP is among them, as https.
+// withTLS gives the listeners that have certificates, and where the configuration names these. The one of HTTP is among them, as https.
 func (c *Config) withTLS() iter.Seq2[string, *Listener] {
 	return func(yield func(string, *Listener) bool) {
 		for i := range c.Listeners {
-			if l := &c.Listeners[i]; l.secure() && !yield(fmt.Sprintf("listeners[%d]", i), l) {
+			if l := &c.Listeners[i]; l.secure() && !yield(fmt.Sprintf("listeners[%d].tls", i), l) {
 				return
 			}
 		}
-		if c.HTTP.on() && c.HTTP.TLS != (TLS{}) && !yield("http", &Listener{URL: c.HTTP.url(), TLS: c.HTTP.TLS}) {
+		if c.HTTP.on() && c.HTTP.TLS != (TLS{}) && !yield("http.tls", &Listener{URL: c.HTTP.url(), TLS: c.HTTP.TLS}) {
 			return
 		}
 		for path, l := range c.Components.listenersTLS() {

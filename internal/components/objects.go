@@ -267,16 +267,35 @@ func decodeObjects(text []byte) (*Objects, error) {
 	return o, nil
 }
 
-// quoted is what the YAML reader shows of a file: it may be a secret that is in the wrong place.
-var quoted = regexp.MustCompile("(?s) `.*?`|( anchor) '.*?'")
+// What the YAML reader says: what it shows of a file may be a secret that is in the wrong place, and its words are those of a programmer.
+var (
+	quoted     = regexp.MustCompile("(?s) `.*?`|( anchor) '.*?'")
+	unknownKey = regexp.MustCompile(`field (\S+) not found in type (?:components\.)?(\w+)`)
+	wrongType  = regexp.MustCompile(`cannot unmarshal !!(\w+) into \S+`)
+	otherWords = strings.NewReplacer("seq", "a list", "map", "a map", "str", "a text", "int", "a number", "float", "a number", "bool", "true or false")
+)
+
+// maxMistakes are told of one text.
+const maxMistakes = 3
 
 // plainYAML puts what the YAML reader says on one line, without what is in the file.
 func plainYAML(err error) error {
-	text := err.Error()
-	if te, ok := errors.AsType[*yaml.TypeError](err); ok {
-		text = strings.ReplaceAll(strings.Join(te.Errors, "; "), "components.", "")
+	te, ok := errors.AsType[*yaml.TypeError](err)
+	if !ok {
+		return errors.New(quoted.ReplaceAllString(err.Error(), "$1"))
 	}
-	return errors.New(quoted.ReplaceAllString(text, "$1"))
+	var said []string
+	for i, text := range te.Errors {
+		if i == maxMistakes {
+			said = append(said, fmt.Sprintf("and %d more", len(te.Errors)-i))
+			break
+		}
+		text = unknownKey.ReplaceAllString(quoted.ReplaceAllString(text, "$1"), `unknown key "$1" of $2`)
+		said = append(said, wrongType.ReplaceAllStringFunc(text, func(s string) string {
+			return otherWords.Replace(wrongType.FindStringSubmatch(s)[1]) + " does not fit here"
+		}))
+	}
+	return errors.New(strings.Join(said, "; "))
 }
 
 // check says what no broker can use, by its path.

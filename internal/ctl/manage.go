@@ -101,7 +101,15 @@ func (m *manager) failed(err error, within time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return unreachable("%s: no answer within %v", m.at.addr, within)
 	}
-	return unreachable("%s: connection lost: %s", m.at.addr, oneLine(err.Error()))
+	return connectionLost(m.at.addr, err)
+}
+
+// connectionLost tells that the router has gone, in its words where it said any.
+func connectionLost(at string, err error) error {
+	if remote, ok := errors.AsType[*amqp.Error](err); ok {
+		return unreachable("%s: connection lost: %s", at, describe(remote))
+	}
+	return unreachable("%s: connection lost: %s", at, oneLine(err.Error()))
 }
 
 func describe(e *amqp.Error) string {

@@ -91,7 +91,7 @@ func (r *run) recv(ctx context.Context, o recvOptions) error {
 	}
 	switch {
 	case err != nil && conn.Err() != nil:
-		return unreachable("%s: connection lost: %s", at.addr, oneLine(conn.Err().Error()))
+		return connectionLost(at.addr, conn.Err())
 	case err != nil:
 		return linkFailed(at, "receive from "+o.address, err)
 	case o.count > 0 && got < o.count && ctx.Err() == nil:

@@ -335,3 +335,19 @@ func TestTooLargeABatch(t *testing.T) {
 		t.Errorf("got %v, exit %d", err, statusOf(err))
 	}
 }
+
+// What a router says when it goes is told in words, however the error is wrapped.
+func TestAConnectionThatIsLostIsToldInWords(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&amqp.ConnError{RemoteErr: &amqp.Error{Condition: "amqp:connection:forced", Description: "the router is going away"}},
+			"h: connection lost: amqp:connection:forced: the router is going away"},
+		{io.EOF, "h: connection lost: EOF"},
+	} {
+		if err := connectionLost("h", c.err); statusOf(err) != exitUnreachable || err.Error() != c.want {
+			t.Errorf("got %v, exit %d, want %s", err, statusOf(err), c.want)
+		}
+	}
+}

@@ -130,7 +130,7 @@ func (r *run) send(ctx context.Context, o sendOptions) error {
 	}
 	if err := sendAll(ctx, sender, o, report); err != nil {
 		if lost := conn.Err(); lost != nil {
-			return unreachable("%s: connection lost: %s", at.addr, oneLine(lost.Error()))
+			return connectionLost(at.addr, lost)
 		}
 		return linkFailed(at, "send to "+o.address, err)
 	}

@@ -195,16 +195,16 @@ var (
 	relayOps         = metric{"relay_ops_total", "Ops of connections of the relay, by kind and result; ok is taken.", prometheus.CounterValue, []string{"op", "result"}}
 
 	eventConnections = metric{"event_connections", "Components that are connected, and routers that are linked for events, by class: component, router.", prometheus.GaugeValue, []string{"class"}}
-	eventConnects    = metric{"event_connects_total", "Times that one of these came.", prometheus.CounterValue, nil}
-	eventSlow        = metric{"event_slow_connections", "Of these, those past the soft limit.", prometheus.GaugeValue, nil}
-	eventWaiting     = metric{"event_waiting", "Events that wait for them.", prometheus.GaugeValue, nil}
+	eventConnects    = metric{"event_connects_total", "Times that a component, or a router that is linked for events, connected.", prometheus.CounterValue, nil}
+	eventSlow        = metric{"event_slow_connections", "Components and routers linked for events past the soft limit.", prometheus.GaugeValue, nil}
+	eventWaiting     = metric{"event_waiting", "Events that wait for components and routers linked for events.", prometheus.GaugeValue, nil}
 	eventsIn         = metric{"events_total", "Events that were taken: of components, of other routers and of AMQP.", prometheus.CounterValue, nil}
-	eventsNowhere    = metric{"events_unrouted_total", "Of these, those that nobody had subscribed to.", prometheus.CounterValue, nil}
-	eventCopies      = metric{"event_copies_total", "Copies of them queued for components and routers. Those for AMQP are in link_copies_total.", prometheus.CounterValue, nil}
-	eventSlowed      = metric{"event_slowed_total", "Times that a component or router came to the soft limit.", prometheus.CounterValue, nil}
-	eventDisconnects = metric{"event_disconnects_total", "Times that one was disconnected at the hard limit.", prometheus.CounterValue, nil}
+	eventsNowhere    = metric{"events_unrouted_total", "Events that were taken and that nobody had subscribed to.", prometheus.CounterValue, nil}
+	eventCopies      = metric{"event_copies_total", "Copies of events queued for components and routers. Those for AMQP are in fingerpost_link_copies_total.", prometheus.CounterValue, nil}
+	eventSlowed      = metric{"event_slowed_total", "Times that a component or router came to the soft limit of events that wait.", prometheus.CounterValue, nil}
+	eventDisconnects = metric{"event_disconnects_total", "Times that a component or router was disconnected at the hard limit of events that wait.", prometheus.CounterValue, nil}
 	eventsKept       = metric{"events_kept", "Events that are kept for replay.", prometheus.GaugeValue, nil}
-	eventBytes       = metric{"events_kept_bytes", "Memory that they take.", prometheus.GaugeValue, nil}
+	eventBytes       = metric{"events_kept_bytes", "Memory that the events take which are kept for replay.", prometheus.GaugeValue, nil}
 	eventsForgotten  = metric{"events_forgotten_total", "Events that are kept no more, by reason: window (it was over), memory (there was too little).", prometheus.CounterValue, []string{"reason"}}
 
 	connections = metric{"connections", "Connections of clients that are open.", prometheus.GaugeValue, nil}
@@ -220,19 +220,31 @@ var (
 		"handlerGone":          {"messages_handler_gone_total", "Messages refused without a route, whose address had one before.", prometheus.CounterValue, nil},
 		"notWired":             {"messages_not_wired_total", "Messages refused without a route, whose address never had one, as far as is remembered.", prometheus.CounterValue, nil},
 		"management":           {"management_requests_total", "Requests to $management, which are in no other counter.", prometheus.CounterValue, nil},
-		"managementAnswers":    {"management_answers_total", "Answers to them, and what watchers were told.", prometheus.CounterValue, nil},
+		"managementAnswers":    {"management_answers_total", "Answers to requests to $management, and what watchers were told.", prometheus.CounterValue, nil},
 		"meshKept":             {"mesh_kept_total", "Publishes of Rembus that were kept for components that come later.", prometheus.CounterValue, nil},
-		"meshKeptBytes":        {"mesh_kept_bytes", "Bytes of them that are kept now.", prometheus.GaugeValue, nil},
-		"meshForgotten":        {"mesh_forgotten_parts_total", "Parts of them, a sixteenth of all each, that were too old or too much.", prometheus.CounterValue, nil},
-		"meshNotKept":          {"mesh_not_kept_total", "Writes of them that failed.", prometheus.CounterValue, nil},
-		"meshTooLargeToKeep":   {"mesh_too_large_to_keep_total", "Publishes that were not kept, since they would take a quarter of the room.", prometheus.CounterValue, nil},
-		"meshReplayed":         {"mesh_replayed_total", "Publishes that were sent to a component later.", prometheus.CounterValue, nil},
-		"meshBehind":           {"mesh_behind_total", "Times that a component took less than it was sent, and was to get the rest later.", prometheus.CounterValue, nil},
-		"managementUnanswered": {"management_unanswered_total", "Answers whose receiver was gone.", prometheus.CounterValue, nil},
+		"meshKeptBytes":        {"mesh_kept_bytes", "Bytes of publishes of Rembus that are kept now.", prometheus.GaugeValue, nil},
+		"meshForgotten":        {"mesh_forgotten_parts_total", "Parts of the kept publishes of Rembus, a sixteenth of all each, that were too old or too much.", prometheus.CounterValue, nil},
+		"meshNotKept":          {"mesh_not_kept_total", "Writes of publishes of Rembus that are to be kept that failed.", prometheus.CounterValue, nil},
+		"meshTooLargeToKeep":   {"mesh_too_large_to_keep_total", "Publishes of Rembus that were not kept, since they would take a quarter of the room.", prometheus.CounterValue, nil},
+		"meshReplayed":         {"mesh_replayed_total", "Publishes of Rembus that were sent to a component later.", prometheus.CounterValue, nil},
+		"meshBehind":           {"mesh_behind_total", "Times that a component of Rembus took less than it was sent, and was to get the rest later.", prometheus.CounterValue, nil},
+		"meshPublished":        {"mesh_published_total", "Publishes of Rembus that components and routers sent.", prometheus.CounterValue, nil},
+		"meshRequests":         {"mesh_requests_total", "Requests of Rembus that components and routers sent.", prometheus.CounterValue, nil},
+		"meshRefused":          {"mesh_refused_total", "Requests, publishes and commands of Rembus that were refused.", prometheus.CounterValue, nil},
+		"meshBadFrames":        {"mesh_bad_frames_total", "Frames of Rembus that could not be read.", prometheus.CounterValue, nil},
+		"meshGaveUp":           {"mesh_gave_up_total", "Publishes of Rembus that were sent again and again, and never acknowledged.", prometheus.CounterValue, nil},
+		"meshDropped":          {"mesh_dropped_total", "Times that so much waited for a component of Rembus that it could take no other publish.", prometheus.CounterValue, nil},
+		"meshFlooded":          {"mesh_flooded_total", "Commands of Rembus that were passed on to other routers.", prometheus.CounterValue, nil},
+		"meshFloodedTwice":     {"mesh_flooded_twice_total", "Commands of Rembus that came by a second way and were not passed on.", prometheus.CounterValue, nil},
+		"relayKeysRefused":     {"relay_keys_refused_total", "Times that the file of the relay's keys had changed and was refused; what was before is in force.", prometheus.CounterValue, nil},
+		"usersRefused":         {"users_refused_total", "Times that the users file had changed and was refused; what was before is in force.", prometheus.CounterValue, nil},
+		"certificatesRefused":  {"certificates_refused_total", "Times that the certificate of a listener had changed and was refused; what was before is in force.", prometheus.CounterValue, nil},
+		"hopsRefused":          {"hops_refused_total", "Times that a file of hops had changed and was refused; what was before is in force.", prometheus.CounterValue, nil},
+		"managementUnanswered": {"management_unanswered_total", "Answers of $management whose receiver was gone.", prometheus.CounterValue, nil},
 		"streamed":             {"messages_streamed_total", "Messages of more than 1 MiB, which are sent on while they come in.", prometheus.CounterValue, nil},
-		"aborted":              {"streams_aborted_total", "Of these, those that their sender took back, or did not send to the end.", prometheus.CounterValue, nil},
-		"stalled":              {"streams_stalled_total", "Copies of these that were ended because their receiver took nothing.", prometheus.CounterValue, nil},
-		"behind":               {"receivers_behind_total", "Receivers that were detached because too many events waited for them.", prometheus.CounterValue, nil},
+		"aborted":              {"streams_aborted_total", "Messages of more than 1 MiB that their sender took back, or did not send to the end.", prometheus.CounterValue, nil},
+		"stalled":              {"streams_stalled_total", "Copies of messages of more than 1 MiB that were ended because their receiver took nothing.", prometheus.CounterValue, nil},
+		"behind":               {"receivers_behind_total", "Receivers that were detached because too many events waited.", prometheus.CounterValue, nil},
 		"eventsMissed":         {"events_missed_total", "Copies of events that did not reach a hop that a row leads them to, because it takes too few or is away.", prometheus.CounterValue, nil},
 		"replayed":             {"messages_replayed_total", "Events that receivers got again.", prometheus.CounterValue, nil},
 		"connectionsRefused":   {"connections_refused_total", "Connections of clients that were refused because there were too many, of all or of one host.", prometheus.CounterValue, nil},

@@ -3,8 +3,10 @@ package web
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/fingerpost/fingerpost/internal/admin"
 	"github.com/fingerpost/fingerpost/internal/events"
 	"github.com/fingerpost/fingerpost/internal/house/leaks"
+	"github.com/fingerpost/fingerpost/internal/mesh"
 	"github.com/fingerpost/fingerpost/routetable"
 )
 
@@ -161,13 +164,24 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// What a counter counts is told in words of its own.
+// What a counter counts is told in words of its own: a help text stands alone where it is shown.
 func TestEveryCounterOfTheNodeHasHelp(t *testing.T) {
-	node := forwarder.New(admin.New(routetable.New(), admin.Options{}), forwarder.Options{})
+	core := admin.New(routetable.New(), admin.Options{})
+	node := forwarder.New(core, forwarder.Options{})
 	defer node.Stop(context.Background())
-	for name := range node.Counters() {
+	rembus := mesh.New(node, core, mesh.Options{})
+	defer rembus.Stop(context.Background())
+	all := node.Counters()
+	maps.Copy(all, rembus.Counters())
+	for name := range all {
 		if m, _ := counterMetric(name); strings.Contains(m.help, "The counter "+name) {
 			t.Errorf("%s: %q", name, m.help)
 		}
+	}
+	h := handler(Options{Metrics: Metrics{Counters: node.Counters, Node: node.Stats, Events: func() events.Stats { return events.Stats{} }}})
+	_, page := get(t, h, "/metrics")
+	elsewhere := regexp.MustCompile(`(?m)^# HELP fingerpost_\w+ (Of these|.* (of|for) them( |\.|,|$)|.* that one\b|.* one of these\b|.*that they\b).*$`)
+	for _, line := range elsewhere.FindAllString(page, -1) {
+		t.Errorf("it tells of another metric: %s", line)
 	}
 }
