@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	transport "github.com/fingerpost/fingerpost/internal/amqp"
 	"github.com/fingerpost/fingerpost/internal/amqp/engine"
 	"github.com/fingerpost/fingerpost/internal/amqp/wire"
+	"github.com/fingerpost/fingerpost/internal/house/journal"
 	"github.com/fingerpost/fingerpost/internal/users"
 	"github.com/fingerpost/fingerpost/routetable"
 )
@@ -220,7 +222,8 @@ func TestAChangeOfUsersReachesThoseWhoAreThere(t *testing.T) {
 }
 
 func TestAConnectionTooManyIsToldSo(t *testing.T) {
-	r := start(t, forwarder.Options{Access: forwarder.Access{Limits: forwarder.Limits{Connections: 2}}}, "a --> null")
+	var log journal.Journal
+	r := start(t, forwarder.Options{Access: forwarder.Access{Limits: forwarder.Limits{Connections: 2}}, Log: slog.New(slog.NewTextHandler(&log, nil))}, "a --> null")
 	mustSender(t, r.session(), "a")
 	second, err := amqp.Dial(within(t), r.url, nil)
 	if err != nil {
@@ -254,6 +257,23 @@ func TestAConnectionTooManyIsToldSo(t *testing.T) {
 	})
 	if r.node.Counters()["connectionsRefused"] == 0 {
 		t.Error("nothing was counted")
+	}
+	if !log.Has("a connection is refused: there are as many as limits.connections") {
+		t.Errorf("the log does not tell: %s", log.String())
+	}
+}
+
+// Who is there when the end begins is served on; nobody new comes in.
+func TestAtTheEndNobodyNewIsTaken(t *testing.T) {
+	r := start(t, forwarder.Options{}, "a --> null")
+	snd := mustSender(t, r.session(), "a")
+	r.node.StopListening()
+	if got := r.verdict(snd, message("", "x")); got != "Accepted" {
+		t.Errorf("who is there: %s", got)
+	}
+	if c, err := amqp.Dial(within(t), r.url, nil); err == nil {
+		c.Close()
+		t.Error("somebody new was taken")
 	}
 }
 

@@ -64,8 +64,9 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// courtesy is how many connections beyond the limit are let in to be told so; more are closed without a word.
-const courtesy = 100
+// courtesy is how many connections beyond a limit are let in to be told so; more are closed without a word. A low limit may be that of open
+// files, which they take too.
+func courtesy(limit int) int { return min(100, max(8, limit/4)) }
 
 // Access is who may come in and what they may do. It can be changed while the node runs.
 type Access struct {
@@ -163,14 +164,20 @@ func (n *Node) ListenWith(o ListenOptions) (net.Addr, error) {
 // mayConnect tells whether a socket is taken, before anything of it is read.
 func (n *Node) mayConnect(nc net.Conn) bool {
 	limits := &n.access.Load().Limits
-	if n.sockets.Add(1) <= int64(limits.Connections)+courtesy {
+	if n.sockets.Add(1) <= int64(limits.Connections+courtesy(limits.Connections)) {
 		if n.hosts.add(nc.RemoteAddr(), 1, limits.ConnectionsPerHost) {
 			return true
 		}
 	}
 	n.sockets.Add(-1)
-	n.count.connectionsRefused.Add(1)
+	n.tooMany(nc)
 	return false
+}
+
+// tooMany counts and tells that a client is turned away.
+func (n *Node) tooMany(nc net.Conn) {
+	n.count.connectionsRefused.Add(1)
+	n.log.Warn("a connection is refused: there are as many as limits.connections or connectionsPerHost allow", "from", nc.RemoteAddr())
 }
 
 // disconnected: a socket that mayConnect took is closed.
@@ -192,7 +199,7 @@ func (n *Node) take(nc net.Conn, o *ListenOptions) *amqp.Conn {
 	cfg.Mechanisms, cfg.RequireSASL = a.mechanisms(nc, o)
 	cfg.ChannelMax = uint16(min(a.Limits.Sessions, 1<<16) - 1)
 	if held := n.count.connections.Add(1); held > int64(a.Limits.Connections) {
-		n.count.connectionsRefused.Add(1)
+		n.tooMany(nc)
 		cfg.Refuse = &engine.ConnectionError{Condition: wire.CondResourceLimitExceeded, Text: "this router has as many connections as it takes"}
 	}
 	ac := amqp.NewConn(nc, cfg, nil, func(ac *amqp.Conn) amqp.Owner {

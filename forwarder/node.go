@@ -237,6 +237,16 @@ func (n *Node) start() bool {
 	return true
 }
 
+// StopListening takes no more connections; those that are there live on until Stop.
+func (n *Node) StopListening() {
+	n.mu.Lock()
+	listeners := n.listeners
+	n.mu.Unlock()
+	for _, l := range listeners {
+		l.Stop()
+	}
+}
+
 // Stop takes no more connections, waits until what is in flight is settled or ctx ends, and closes everything.
 func (n *Node) Stop(ctx context.Context) {
 	n.mu.Lock()
@@ -250,9 +260,11 @@ func (n *Node) Stop(ctx context.Context) {
 	n.drain(ctx)
 	closing, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
+	var closed sync.WaitGroup // all at once: a mute client of each is waited for
 	for _, l := range listeners {
-		l.Close(closing)
+		closed.Go(func() { l.Close(closing) })
 	}
+	closed.Wait()
 	n.cancel()
 	n.running.Wait()
 }

@@ -8,4 +8,4 @@ import (
 	"github.com/fingerpost/fingerpost/forwarder"
 )
 
-func warnOfDescriptors(*slog.Logger, forwarder.Limits) {}
+func boundByDescriptors(_ *slog.Logger, l forwarder.Limits) forwarder.Limits { return l }

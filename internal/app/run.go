@@ -106,6 +106,7 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
+	secured.access.Limits = boundByDescriptors(log, secured.access.Limits)
 	a := &App{config: c, load: load, log: log, secret: newSecrets(log)}
 	id, err := a.openTable()
 	if err != nil {
@@ -152,7 +153,6 @@ func Start(load func() (Config, error), log *slog.Logger, ready io.Writer) (*App
 	a.relay.Bridge(a.node)
 	a.secret.use(c, secured)
 	a.secret.node = a.node
-	warnOfDescriptors(log, secured.access.Limits)
 	if err := a.startEvents(core, id); err != nil {
 		a.Stop()
 		return nil, err
@@ -293,6 +293,7 @@ func (a *App) Reload() error {
 	if keys := needRestart(&a.config, &wanted); len(keys) > 0 {
 		a.log.Warn("what changed here needs a restart", "keys", strings.Join(keys, " "))
 	}
+	secured.access.Limits = boundByDescriptors(a.log, secured.access.Limits)
 	a.secret.use(c, secured)
 	a.mesh.SetPeople(c.Mesh.Admins, c.Mesh.Tenants)
 	a.config.Tables, a.config.ShutdownGrace, a.config.Listeners, a.config.HTTP = c.Tables, c.ShutdownGrace, c.Listeners, c.HTTP
@@ -327,12 +328,16 @@ func (a *App) Stop() {
 	if a.cancel != nil {
 		a.cancel()
 	}
-	a.stopComponents(ctx)
-	a.relay.Stop(ctx)
-	a.stopMesh(ctx)
+	// All at once: one that needs the whole grace leaves it to the others, too, and nobody new comes in meanwhile.
+	a.node.StopListening()
+	var protocols sync.WaitGroup
+	protocols.Go(func() { a.stopComponents(ctx) })
+	protocols.Go(func() { a.relay.Stop(ctx) })
+	protocols.Go(func() { a.stopMesh(ctx) })
 	if a.events != nil {
-		a.events.Close()
+		protocols.Go(a.events.Close)
 	}
+	protocols.Wait()
 	a.node.Stop(ctx)
 	if a.http != nil {
 		a.http.Close(ctx)

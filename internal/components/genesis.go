@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/components/proto"
+	"github.com/fingerpost/fingerpost/internal/silent"
 )
 
 // waiting are the HTTP requests that wait for their responses, by the id of their events.
@@ -297,12 +298,14 @@ func (b *Broker) ListenHTTP(address string, t *tls.Config) (*Gateway, error) {
 	if t != nil {
 		ln = tls.NewListener(ln, t)
 	}
-	return &Gateway{ln, &http.Server{
+	srv := &http.Server{
 		Handler: b, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ReadTimeout: b.o.TTL + readGrace, MaxHeaderBytes: 1 << 20,
 		WriteTimeout:                 b.o.TTL + time.Minute, // from the request's header on: a client that does not read its response goes
 		DisableGeneralOptionsHandler: true,                  // components answer OPTIONS
 		ErrorLog:                     slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
-	}}, nil
+	}
+	silent.Close(srv)
+	return &Gateway{ln, srv}, nil
 }
 
 // Addr is the address that was bound.

@@ -22,14 +22,14 @@ type Env struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 	Terminal       bool // Stderr is a terminal: progress may be shown
-	Screen         bool // Stdout is a terminal: what is shown may be shown again in its place
+	Screen         bool // Stdout is a terminal that can be cleared: what is shown may be shown again in its place
 }
 
 // OSEnv is the environment of this process.
 func OSEnv() Env {
 	return Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
-		Terminal: isTerminal(os.Stderr), Screen: isTerminal(os.Stdout),
+		Terminal: isTerminal(os.Stderr), Screen: isTerminal(os.Stdout) && os.Getenv("TERM") != "dumb",
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 
@@ -42,7 +41,7 @@ func printFailed(err error) error {
 type printer struct {
 	wide bool
 	out  bytes.Buffer
-	tab  *tabwriter.Writer
+	rows [][]string // whose columns are to be aligned
 }
 
 func (p *printer) line(s string) {
@@ -52,16 +51,16 @@ func (p *printer) line(s string) {
 }
 
 func (p *printer) columns(cells ...string) {
-	if p.tab == nil {
-		p.tab = tabwriter.NewWriter(&p.out, 0, 8, 2, ' ', 0)
-	}
 	for i, c := range cells {
 		cells[i] = cell(c)
 	}
-	fmt.Fprintln(p.tab, strings.Join(cells, "\t"))
+	p.rows = append(p.rows, cells)
 }
 
-// cell keeps what would break a line or a column visible and harmless: controls, and bytes that are no UTF-8 (to a tabwriter 0xff is an escape).
+// maxColumn is how wide a column gets: a longer cell pushes what is after it aside in its own row, and not in all others.
+const maxColumn = 80
+
+// cell keeps what would break a line or a column visible and harmless: controls, and bytes that are no UTF-8.
 func cell(s string) string {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strings.Trim(fmt.Sprintf("%q", s), `"`)
@@ -70,10 +69,27 @@ func cell(s string) string {
 }
 
 func (p *printer) flush() {
-	if p.tab != nil {
-		p.tab.Flush()
-		p.tab = nil
+	var width []int
+	for _, cells := range p.rows {
+		for i, c := range cells {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			if n := utf8.RuneCountInString(c); n <= maxColumn {
+				width[i] = max(width[i], n)
+			}
+		}
 	}
+	for _, cells := range p.rows {
+		for i, c := range cells {
+			p.out.WriteString(c)
+			if i < len(cells)-1 {
+				p.out.WriteString(strings.Repeat(" ", 2+max(0, width[i]-utf8.RuneCountInString(c))))
+			}
+		}
+		p.out.WriteByte('\n')
+	}
+	p.rows = nil
 }
 
 func (p *printer) bytes() []byte {

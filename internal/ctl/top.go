@@ -61,6 +61,9 @@ nowhere. With -o json it prints an object a line.`,
 			if every < 100*time.Millisecond {
 				return usage("--interval %v: at least 100ms", every)
 			}
+			if count < 0 {
+				return usage("--count %d: a number from 1 on, or 0 for ever", count)
+			}
 			return r.top(c.Context(), every, count)
 		},
 	}

@@ -28,7 +28,7 @@ var floors = map[string]int{
 	"forwarder": 3, "messenger": 3, "internal/users": 3, "internal/load": 3, "messenger/relay": 3, "messenger/event": 3, "messenger/component": 3,
 	"internal/admin": 2, "internal/amqp": 2, "internal/nats": 2, "internal/grpc": 2,
 	"routetable": 1, "internal/amqp/engine": 1, "internal/websocket": 1,
-	"internal/amqp/wire": 0, "internal/components/proto": 0, "internal/journal": 0, "internal/socket": 0,
+	"internal/amqp/wire": 0, "internal/components/proto": 0, "internal/journal": 0, "internal/silent": 0, "internal/socket": 0,
 }
 
 // house are packages of tests and tools, which no product package may import.

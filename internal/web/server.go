@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fingerpost/fingerpost/internal/amqp"
+	"github.com/fingerpost/fingerpost/internal/silent"
 )
 
 // Server answers HTTP.
@@ -47,10 +48,12 @@ func Listen(address string, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{ln: ln, srv: &http.Server{
+	srv := &http.Server{
 		Handler: handler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
-	}}, nil
+	}
+	silent.Close(srv)
+	return &Server{ln: ln, srv: srv}, nil
 }
 
 func handler(o Options) http.Handler {
