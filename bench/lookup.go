@@ -24,7 +24,7 @@ func measureHot(s settings) []line {
 		dst = t.LookupInto(dst[:0], addr, nil)
 		return len(dst)
 	}}
-	for range 16 {
+	for range 256 {
 		w.step() // fills the cache, which grows with what is asked of it
 	}
 	y := newYardstick(100)

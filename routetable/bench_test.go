@@ -149,3 +149,25 @@ func TestHotLookupAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Of addresses that are asked for in turn none pushes another out of the cache, however their hashes fall.
+func TestAHotSetAllocatesNothing(t *testing.T) {
+	const n, hot = 10_000, 512
+	dst := make([]routetable.Group, 0, 64)
+	for seed := range uint64(30) { // each with a cache of its own, in which other addresses share a set
+		addrs := mix.Mix{Rows: n}.Addresses(hot, seed, mix.All)
+		table := routetable.New()
+		for range 512 { // two that share a place among those that were seen get in by chance
+			for _, addr := range addrs {
+				dst = table.LookupInto(dst[:0], addr, nil)
+			}
+		}
+		if n := testing.AllocsPerRun(5, func() {
+			for _, addr := range addrs {
+				dst = table.LookupInto(dst[:0], addr, nil)
+			}
+		}); n != 0 {
+			t.Errorf("a turn through %d addresses allocates %v times", hot, n)
+		}
+	}
+}

@@ -178,7 +178,8 @@ func (w *wholeRow) finish(key uint64, ok bool) *Route {
 	return r
 }
 
-// matchCache is what addresses led to, in sets of four places by the hash of the address.
+// matchCache is what addresses led to, in sets of four places by the hash of the address. One that finds no place in its set is in its other set: then a few
+// addresses that are asked for all the time do not push each other out, however their hashes fall.
 type matchCache struct {
 	sets    []matchSet
 	seen    []atomic.Uint32 // tags of addresses that were missed once: an entry is made at the second time
@@ -223,41 +224,66 @@ func (c *matchCache) grown() *matchCache {
 			if e == nil {
 				continue
 			}
-			set, tag := next.place(e.hash)
-			for k := range set.entries {
-				if set.entries[k].Load() == nil {
-					set.entries[k].Store(e)
-					set.tags[k].Store(tag)
-					break
-				}
+			if set, k := next.free(e.hash); set != nil {
+				set.put(k, e)
 			}
 		}
 	}
 	return next
 }
 
-func hashAddress(addr string) uint64 { return maphash.String(seed, addr) }
-
-// place is the set of a hash, and its tag, which is not 0.
-func (c *matchCache) place(hash uint64) (set *matchSet, tag uint32) {
-	return &c.sets[hash&uint64(len(c.sets)-1)], uint32(hash>>32) | 1
+// free is a free place for a hash, nil where there is none.
+func (c *matchCache) free(hash uint64) (set *matchSet, i int) {
+	for _, set := range [2]*matchSet{c.set(hash), c.other(hash)} {
+		for i := range set.entries {
+			if set.entries[i].Load() == nil {
+				return set, i
+			}
+		}
+	}
+	return nil, 0
 }
 
-// cached returns what is known of addr and holds in s, or nil.
-func (s *Snapshot) cached(addr string, hash uint64) *cached {
-	set, tag := s.caches.matches.Load().place(hash)
+func (set *matchSet) put(i int, e *cached) {
+	set.entries[i].Store(e)
+	set.tags[i].Store(matchTag(e.hash))
+}
+
+// find is the entry of an address, and where it is; nil where there is none.
+func (set *matchSet) find(addr string, hash uint64) (e *cached, i int) {
+	tag := matchTag(hash)
 	for i := range set.tags {
 		if set.tags[i].Load() != tag {
 			continue
 		}
 		if e := set.entries[i].Load(); e != nil && e.hash == hash && e.addr == addr {
-			if s.holds(e) {
-				return e
-			}
-			return nil
+			return e, i
 		}
 	}
-	return nil
+	return nil, 0
+}
+
+func hashAddress(addr string) uint64 { return maphash.String(seed, addr) }
+
+// matchTag is the tag of a hash, which is not 0.
+func matchTag(hash uint64) uint32 { return uint32(hash>>32) | 1 }
+
+// set is the set of a hash, and other the one where it is when that was full.
+func (c *matchCache) set(hash uint64) *matchSet { return &c.sets[hash&uint64(len(c.sets)-1)] }
+
+func (c *matchCache) other(hash uint64) *matchSet { return &c.sets[hash>>16&uint64(len(c.sets)-1)] }
+
+// cached returns what is known of addr and holds in s, or nil.
+func (s *Snapshot) cached(addr string, hash uint64) *cached {
+	c := s.caches.matches.Load()
+	e, _ := c.set(hash).find(addr, hash)
+	if e == nil {
+		e, _ = c.other(hash).find(addr, hash)
+	}
+	if e == nil || !s.holds(e) {
+		return nil
+	}
+	return e
 }
 
 // holds reports whether an entry is what s says.
@@ -277,8 +303,7 @@ func (s *Snapshot) holds(e *cached) bool {
 
 // keep makes an entry for addr, where it was asked for before.
 func (s *Snapshot) keep(addr string, hash uint64, groups []Group, rows []*Route, first, found, when bool) {
-	c := s.caches.matches.Load()
-	set, tag := c.place(hash)
+	c, tag := s.caches.matches.Load(), matchTag(hash)
 	if at := &c.seen[hash>>16&uint64(len(c.seen)-1)]; at.Load() != tag {
 		at.Store(tag)
 		if rand.Uint32()%16 != 0 { // now and then at once, so that two that share a place get in
@@ -301,26 +326,21 @@ func (s *Snapshot) keep(addr string, hash uint64, groups []Group, rows []*Route,
 		e.groups = append(e.few[:0], groups...)
 	}
 	// The place of an older entry of the same address, or a free one, or any.
-	at := -1
-	for i := range set.entries {
-		old := set.entries[i].Load()
-		if old != nil && old.hash == hash && old.addr == addr {
-			at = i
-			break
-		}
-		if old == nil && at < 0 {
-			at = i
+	for _, set := range [2]*matchSet{c.set(hash), c.other(hash)} {
+		if old, i := set.find(addr, hash); old != nil {
+			set.put(i, e)
+			return
 		}
 	}
-	if at < 0 {
+	set, at := c.free(hash)
+	if set == nil {
 		n := c.evicted.Add(1)
-		at = int(uint64(n)+hash>>40) % setSize
+		set, at = c.set(hash), int(uint64(n)+hash>>40)%setSize
 		if size := setSize * len(c.sets); n > int64(size/8) && size < maxMatchCache {
 			s.caches.matches.CompareAndSwap(c, c.grown())
 		}
 	}
-	set.entries[at].Store(e)
-	set.tags[at].Store(tag)
+	set.put(at, e)
 }
 
 // maxCachedBytes is the longest address that the cache keeps.
