@@ -210,6 +210,7 @@ var (
 	connections = metric{"connections", "Connections of clients that are open.", prometheus.GaugeValue, nil}
 	outcomes    = metric{"outcomes_total", "Outcomes of messages told to senders, by outcome.", prometheus.CounterValue, []string{"outcome"}}
 	dropped     = metric{"dropped_total", "Pre-settled copies that went nowhere, by reason.", prometheus.CounterValue, []string{"reason"}}
+	failed      = metric{"component_failures_total", "Requests, of HTTP and of components, that were answered with a failure, by reason.", prometheus.CounterValue, []string{"reason"}}
 	plain       = map[string]metric{
 		"received":             {"messages_received_total", "Messages that came in.", prometheus.CounterValue, nil},
 		"copies":               {"copies_total", "Copies handed to a hop.", prometheus.CounterValue, nil},
@@ -228,6 +229,23 @@ var (
 		"meshTooLargeToKeep":   {"mesh_too_large_to_keep_total", "Publishes that were not kept, since they would take a quarter of the room.", prometheus.CounterValue, nil},
 		"meshReplayed":         {"mesh_replayed_total", "Publishes that were sent to a component later.", prometheus.CounterValue, nil},
 		"meshBehind":           {"mesh_behind_total", "Times that a component took less than it was sent, and was to get the rest later.", prometheus.CounterValue, nil},
+		"componentStreams":     {"component_streams", "Streams of components that are open.", prometheus.GaugeValue, nil},
+		"componentConnects":    {"component_connects_total", "Streams of components that were taken.", prometheus.CounterValue, nil},
+		"componentsRefused":    {"component_refused_total", "Streams that were refused: who it is could not be proven, or there was no registration.", prometheus.CounterValue, nil},
+		"componentRequests":    {"component_requests_total", "HTTP requests that came for components.", prometheus.CounterValue, nil},
+		"componentEvents":      {"component_events_total", "Events that were taken: of HTTP requests, of components and of other brokers.", prometheus.CounterValue, nil},
+		"meshPublished":        {"mesh_published_total", "Publishes that came from components and routers of Rembus.", prometheus.CounterValue, nil},
+		"meshRequests":         {"mesh_requests_total", "Calls of methods that came from them.", prometheus.CounterValue, nil},
+		"meshRefused":          {"mesh_refused_total", "Messages of theirs, and HTTP requests, that were refused: a bad name, no permission, nobody there.", prometheus.CounterValue, nil},
+		"meshBadFrames":        {"mesh_bad_frames_total", "Messages of theirs that could not be read.", prometheus.CounterValue, nil},
+		"meshGaveUp":           {"mesh_gave_up_total", "Times that a component or router did not acknowledge what it had been sent again and again.", prometheus.CounterValue, nil},
+		"meshDropped":          {"mesh_dropped_total", "Times that the line of one was full.", prometheus.CounterValue, nil},
+		"meshFlooded":          {"mesh_flooded_total", "Commands and news that were passed on to other routers.", prometheus.CounterValue, nil},
+		"meshFloodedTwice":     {"mesh_flooded_twice_total", "Commands and news that came a second time, by another way.", prometheus.CounterValue, nil},
+		"usersRefused":         {"users_refused_total", "Contents of the file of users that were refused: what was before is in force.", prometheus.CounterValue, nil},
+		"relayKeysRefused":     {"relay_keys_refused_total", "Contents of the relay's file of keys that were refused.", prometheus.CounterValue, nil},
+		"certificatesRefused":  {"certificates_refused_total", "Certificates and keys of listeners that changed and were refused.", prometheus.CounterValue, nil},
+		"hopsRefused":          {"hops_refused_total", "Files of hops (passwords, certificates) that changed and were refused.", prometheus.CounterValue, nil},
 		"managementUnanswered": {"management_unanswered_total", "Answers whose receiver was gone.", prometheus.CounterValue, nil},
 		"streamed":             {"messages_streamed_total", "Messages of more than 1 MiB, which are sent on while they come in.", prometheus.CounterValue, nil},
 		"aborted":              {"streams_aborted_total", "Of these, those that their sender took back, or did not send to the end.", prometheus.CounterValue, nil},
@@ -260,6 +278,9 @@ func counterMetric(name string) (metric, []string) {
 	}
 	if reason, ok := strings.CutPrefix(name, "dropped"); ok && reason != "" {
 		return dropped, []string{snake(reason)}
+	}
+	if reason, ok := strings.CutPrefix(name, "componentFailed"); ok && reason != "" {
+		return failed, []string{snake(reason)}
 	}
 	return metric{snake(name) + "_total", "The counter " + name + " of the router.", prometheus.CounterValue, nil}, nil
 }
