@@ -664,7 +664,7 @@ func (l *loading) ours(origin string) bool {
 func (e *edit) loadReplace(rows []*Route, origin string) error {
 	l := &loading{e: e, origin: origin, rows: rows, old: make([]uint64, len(rows)), keeps: make([]bool, len(rows)), first: map[int]orderKey{}, origins: map[uint64]string{}}
 	inOrder := true
-	last := int64(math.MinInt64)
+	last := map[int]int64{} // by order: rows of two orders stand apart whatever their positions
 	keep := map[uint32]bool{}
 	for i, r := range rows {
 		if e.s.Len() == 0 {
@@ -675,10 +675,10 @@ func (e *edit) loadReplace(rows []*Route, origin string) error {
 			continue
 		}
 		l.old[i], keep[uint32(o.ID)] = o.ID, true
-		if l.ours(o.Origin) {
-			l.keeps[i] = r.Order == o.Order
-			inOrder = inOrder && o.pos > last
-			last = o.pos
+		if l.keeps[i] = l.ours(o.Origin) && r.Order == o.Order; l.keeps[i] {
+			before, any := last[r.Order]
+			inOrder = inOrder && (!any || o.pos > before)
+			last[r.Order] = o.pos
 		}
 	}
 	if origin != OriginOperator {

@@ -315,6 +315,20 @@ func TestLoadModes(t *testing.T) {
 	if len(c.Added) != 1 || len(c.Updated)+len(c.Removed) != 0 {
 		t.Errorf("got %d added, %d updated, %d removed", len(c.Added), len(c.Updated), len(c.Removed))
 	}
+	// Rows of two orders stand apart: which of them was made first is no difference.
+	late := New()
+	do(late.Add("A", "h1", WithOrder(2)))
+	do(late.Add("B", "h2"))
+	do(late.Add("C", "h3", WithOrder(2)))
+	if c := do(late.LoadFile(parse("B --> h2\nA --> h1 ; order=2\nC --> h3 ; order=2\n"), LoadReplace)); c.Changed() {
+		t.Errorf("a load of the rows that are there: got %+v", c)
+	}
+	c = do(late.LoadFile(parse("A --> h1 ; order=1\nC --> h3 ; order=2\nB --> h2 ; order=3\nD --> h4\n"), LoadReplace))
+	wantRows(t, late, "D --> h4", "A --> h1 ; order=1", "C --> h3 ; order=2", "B --> h2 ; order=3")
+	if len(c.Added) != 1 || len(c.Updated) != 2 || len(c.Removed) != 0 {
+		t.Errorf("got %d added, %d updated, %d removed", len(c.Added), len(c.Updated), len(c.Removed))
+	}
+	checkTable(t, late.Snapshot())
 	do(table.LoadFile(parse("N --> h9 ; note=n\nO --> h6\n"), LoadMerge))
 	wantRows(t, table, "D --> h4 of cluster", "E --> link:1 of link:1", "N --> h9 ; note=n", "M --> h7", "B --> h2", "A --> h1 ; pick=any",
 		"Z --> h8", "O --> h6")

@@ -23,7 +23,10 @@ func TestComponents(t *testing.T) {
 	d := newDesk(t)
 	good := strings.ReplaceAll(componentsFile, "'", "`")
 	d.write("components.yaml", good)
-	config := Config{State: d.path("state"), NATS: NATS{Listen: "127.0.0.1:0"}, Components: Components{File: d.path("components.yaml"), GRPC: "127.0.0.1:0", Genesis: "127.0.0.1:0"}}
+	config := Config{
+		State: d.path("state"), NATS: NATS{Listen: "127.0.0.1:0"}, HTTP: HTTP{Listen: "127.0.0.1:0"},
+		Components: Components{File: d.path("components.yaml"), GRPC: "127.0.0.1:0", Genesis: "127.0.0.1:0"},
+	}
 	var ready bytes.Buffer
 	a, err := Start(func() (Config, error) { return config, nil }, slog.New(slog.NewTextHandler(d.log, nil)), &ready)
 	if err != nil {
@@ -53,6 +56,7 @@ func TestComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	get("/other", "502 component gone")
+	wantCounters(t, client, a, "component_requests_total 3", "component_events_total 3", "component_streams 0", `component_failures_total{reason="component_gone"} 2`, `component_failures_total{reason="route_not_found"} 1`)
 	d.write("components.yaml", "platform: lab\ncolour: red\n")
 	if err := a.Reload(); err == nil || !strings.Contains(err.Error(), "colour") {
 		t.Errorf("got %v", err)
@@ -60,6 +64,30 @@ func TestComponents(t *testing.T) {
 	get("/other", "502 component gone")
 	if err := Check(config); err == nil || !strings.Contains(err.Error(), "colour") {
 		t.Errorf("check: got %v", err)
+	}
+}
+
+// wantCounters looks for lines of /metrics, where all that is counted is told in words of its own.
+func wantCounters(t *testing.T, client *http.Client, a *App, lines ...string) {
+	t.Helper()
+	r, err := client.Get("http://" + a.http.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	page, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range lines {
+		if !strings.Contains(string(page), "\nfingerpost_"+want+"\n") {
+			t.Errorf("no %s in\n%s", want, page)
+		}
+	}
+	for line := range strings.Lines(string(page)) {
+		if strings.Contains(line, " The counter ") {
+			t.Errorf("no help: %s", line)
+		}
 	}
 }
 

@@ -307,11 +307,14 @@ func (a *App) status() map[string]uint64 {
 	return all
 }
 
-// counters are those of the node and of the files that were refused.
+// counters are those of the node, of the files that were refused, of the mesh and of the broker.
 func (a *App) counters() map[string]uint64 {
 	all := a.node.Counters()
 	maps.Copy(all, a.secret.counters())
 	maps.Copy(all, a.mesh.Counters())
+	if a.components != nil {
+		maps.Copy(all, a.components.Counters())
+	}
 	return all
 }
 

@@ -78,6 +78,7 @@ type Broker struct {
 	later   later
 	others  *others // nil: there are none
 	streams streams
+	count   counters
 	hint    atomic.Int32 // the dialect that a stream spoke last
 	guesses sync.Map     // dialects of groups whose streams have not shown theirs: as many as there are components
 

@@ -204,6 +204,9 @@ func TestExpired(t *testing.T) {
 	if got := x.get("/prod/hello"); got != "503 time out" {
 		t.Errorf("got %s", got)
 	}
+	if c := x.b.Counters(); c["componentFailedTimeOut"] != 1 || c["componentStreams"] != 1 || c["componentConnects"] != 1 {
+		t.Errorf("counted %v", c)
+	}
 	y := startBroker(t, Options{TTL: 200 * time.Millisecond, ExpiredStatus: 504})
 	y.connect(frontend)
 	if got := y.get("/prod/hello"); got != "504 time out" {
@@ -572,6 +575,9 @@ func TestWhoMayConnect(t *testing.T) {
 				t.Errorf("got %s", got)
 			}
 		})
+	}
+	if c := x.b.Counters(); c["componentsRefused"] != 11 || c["componentConnects"] != 0 {
+		t.Errorf("counted %v", c)
 	}
 }
 

@@ -74,12 +74,14 @@ func (w web) answer(e *proto.Event, f *Failure) {
 // ServeHTTP makes an event of a request, and the answer of what comes back.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	deadline := b.o.Now().Add(b.o.TTL)
+	b.count.requests.Add(1)
 	q := MapRequest(r)
 	body, failure := b.body(w, r)
 	if failure != nil {
 		if failure.Code != codeTimeout && r.Header.Get("Expect") == "" { // else the client waits to be told whether it may send
 			drain(w, r, int64(b.o.MaxEvent))
 		}
+		b.count.fail(failure)
 		b.refuse(w, failure)
 		return
 	}
@@ -100,6 +102,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case x := <-answer:
 		b.respond(w, &x)
 	case <-timer.C:
+		b.count.fail(fail(codeTimeout, ""))
 		b.expired(w)
 	case <-r.Context().Done():
 		panic(http.ErrAbortHandler) // a handler that returns is a 200
@@ -207,6 +210,7 @@ func plainText(w http.ResponseWriter, code int, text string) {
 // respond makes the answer of a response.
 func (b *Broker) respond(w http.ResponseWriter, x *reply) {
 	if x.failure != nil {
+		b.count.fail(x.failure)
 		b.refuse(w, x.failure)
 		return
 	}

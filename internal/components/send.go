@@ -33,6 +33,7 @@ type sender interface {
 // send routes an event and brings it on its way. e and all that it aliases stay as they are until from has its answer.
 func (b *Broker) send(in *inlet, f *Finder, e *proto.Event, how via, from sender) {
 	start := b.o.Now()
+	b.count.events.Add(1)
 	r, failure := b.route(e, how, f)
 	if failure != nil && failure.Code == codeContentTooLarge && e.Category == proto.Response {
 		b.log.Warn("a response is too large", "component", e.Source.Key(), "bytes", len(e.Content), "limit", b.o.MaxEvent)
@@ -230,6 +231,7 @@ func (t *tickets) data(m *forwarder.Message) (msg []byte, ok bool) {
 
 // errorEvent is the answer to a request that failed.
 func (b *Broker) errorEvent(e *proto.Event, f *Failure) *proto.Event {
+	b.count.fail(f)
 	answer := &proto.Event{
 		ID: proto.NewID(), ParentID: e.ID, Span: e.Span, Category: proto.Response, CreateTime: b.o.Now().UnixNano(), TTL: e.TTL,
 		HasContext: e.HasContext, Context: e.Context, HasSource: true, Source: b.id, HasTarget: true, Target: e.Source,

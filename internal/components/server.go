@@ -42,10 +42,12 @@ func (b *Broker) handleSubscribe(g *grpc.Stream) {
 	s := newStream(b, g)
 	remote := g.RemoteAddr().String()
 	if err := b.admit(g, s); err != nil {
+		b.count.refused.Add(1)
 		b.log.Warn("component refused", "component", s.id.Group(), "remote", remote, "error", err)
 		g.End(errUnauthorized.Code, errUnauthorized.Message)
 		return
 	}
+	b.count.connects.Add(1)
 	if old := b.streams.put(s); old != nil {
 		old.end(errReplaced)
 	}

@@ -210,6 +210,7 @@ var (
 	connections = metric{"connections", "Connections of clients that are open.", prometheus.GaugeValue, nil}
 	outcomes    = metric{"outcomes_total", "Outcomes of messages told to senders, by outcome.", prometheus.CounterValue, []string{"outcome"}}
 	dropped     = metric{"dropped_total", "Pre-settled copies that went nowhere, by reason.", prometheus.CounterValue, []string{"reason"}}
+	failed      = metric{"component_failures_total", "Requests, of HTTP and of components, that were answered with a failure, by reason.", prometheus.CounterValue, []string{"reason"}}
 	plain       = map[string]metric{
 		"received":             {"messages_received_total", "Messages that came in.", prometheus.CounterValue, nil},
 		"copies":               {"copies_total", "Copies handed to a hop.", prometheus.CounterValue, nil},
@@ -234,13 +235,18 @@ var (
 		"meshBadFrames":        {"mesh_bad_frames_total", "Frames of Rembus that could not be read.", prometheus.CounterValue, nil},
 		"meshGaveUp":           {"mesh_gave_up_total", "Publishes of Rembus that were sent again and again, and never acknowledged.", prometheus.CounterValue, nil},
 		"meshDropped":          {"mesh_dropped_total", "Times that so much waited for a component of Rembus that it could take no other publish.", prometheus.CounterValue, nil},
-		"meshFlooded":          {"mesh_flooded_total", "Commands of Rembus that were passed on to other routers.", prometheus.CounterValue, nil},
-		"meshFloodedTwice":     {"mesh_flooded_twice_total", "Commands of Rembus that came by a second way and were not passed on.", prometheus.CounterValue, nil},
+		"meshFlooded":          {"mesh_flooded_total", "Commands and news of Rembus that were passed on to other routers.", prometheus.CounterValue, nil},
+		"meshFloodedTwice":     {"mesh_flooded_twice_total", "Commands and news of Rembus that came by a second way and were not passed on.", prometheus.CounterValue, nil},
 		"relayKeysRefused":     {"relay_keys_refused_total", "Times that the file of the relay's keys had changed and was refused; what was before is in force.", prometheus.CounterValue, nil},
 		"usersRefused":         {"users_refused_total", "Times that the users file had changed and was refused; what was before is in force.", prometheus.CounterValue, nil},
 		"certificatesRefused":  {"certificates_refused_total", "Times that the certificate of a listener had changed and was refused; what was before is in force.", prometheus.CounterValue, nil},
 		"hopsRefused":          {"hops_refused_total", "Times that a file of hops had changed and was refused; what was before is in force.", prometheus.CounterValue, nil},
 		"managementUnanswered": {"management_unanswered_total", "Answers of $management whose receiver was gone.", prometheus.CounterValue, nil},
+		"componentStreams":     {"component_streams", "Streams of components that are open.", prometheus.GaugeValue, nil},
+		"componentConnects":    {"component_connects_total", "Streams of components that were taken.", prometheus.CounterValue, nil},
+		"componentsRefused":    {"component_refused_total", "Streams that were refused: who it is could not be proven, or there was no registration.", prometheus.CounterValue, nil},
+		"componentRequests":    {"component_requests_total", "HTTP requests that came for components.", prometheus.CounterValue, nil},
+		"componentEvents":      {"component_events_total", "Events that were taken: of HTTP requests, of components and of other brokers.", prometheus.CounterValue, nil},
 		"streamed":             {"messages_streamed_total", "Messages of more than 1 MiB, which are sent on while they come in.", prometheus.CounterValue, nil},
 		"aborted":              {"streams_aborted_total", "Messages of more than 1 MiB that their sender took back, or did not send to the end.", prometheus.CounterValue, nil},
 		"stalled":              {"streams_stalled_total", "Copies of messages of more than 1 MiB that were ended because their receiver took nothing.", prometheus.CounterValue, nil},
@@ -272,6 +278,9 @@ func counterMetric(name string) (metric, []string) {
 	}
 	if reason, ok := strings.CutPrefix(name, "dropped"); ok && reason != "" {
 		return dropped, []string{snake(reason)}
+	}
+	if reason, ok := strings.CutPrefix(name, "componentFailed"); ok && reason != "" {
+		return failed, []string{snake(reason)}
 	}
 	return metric{snake(name) + "_total", "The counter " + name + " of the router.", prometheus.CounterValue, nil}, nil
 }
