@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	v1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
 )
 
@@ -85,27 +84,28 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// Tools of before ask by an older name; who asks too much at once, or what is no question, is told so.
+// Tools of before ask by an older name, with the same messages; who asks too much at once is told so.
 func TestReflectionOfBefore(t *testing.T) {
 	ctx, conn := dialTool(t)
-	stream, err := grpc_reflection_v1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
-	if err != nil {
-		t.Fatal(err)
+	ask := func(q *v1.ServerReflectionRequest) (*v1.ServerReflectionResponse, error) {
+		t.Helper()
+		desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+		stream, err := conn.NewStream(ctx, desc, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.SendMsg(q); err != nil {
+			t.Fatal(err)
+		}
+		stream.CloseSend() // the answer comes all the same
+		a := new(v1.ServerReflectionResponse)
+		return a, stream.RecvMsg(a)
 	}
-	list := &grpc_reflection_v1alpha.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1alpha.ServerReflectionRequest_ListServices{}}
-	if err := stream.Send(list); err != nil {
-		t.Fatal(err)
-	}
-	stream.CloseSend() // the answer comes all the same
-	if a, err := stream.Recv(); err != nil || len(a.GetListServicesResponse().GetService()) != 1 {
+	a, err := ask(&v1.ServerReflectionRequest{MessageRequest: &v1.ServerReflectionRequest_ListServices{}})
+	if err != nil || len(a.GetListServicesResponse().GetService()) != 1 {
 		t.Errorf("got %v, %v", a, err)
 	}
-	long, err := grpc_reflection_v1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	long.Send(&grpc_reflection_v1alpha.ServerReflectionRequest{Host: string(make([]byte, 5000))})
-	if _, err := long.Recv(); status.Code(err) != codes.ResourceExhausted {
+	if _, err := ask(&v1.ServerReflectionRequest{Host: string(make([]byte, 5000))}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a long question: %v", err)
 	}
 }

@@ -107,10 +107,10 @@ func New(o Options) (*Manager, error) {
 		return nil, errors.New("a manager needs URL and Name")
 	}
 	if !utf8.ValidString(o.Name) {
-		return nil, errors.New("Name: UTF-8 is wanted")
+		return nil, errors.New("the Name has to be UTF-8")
 	}
 	if u, err := url.Parse(o.URL); err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Hostname() == "" {
-		return nil, errors.New("URL: ws://HOST:PORT/router/manager is wanted, or wss://") // as it is no retry mends it
+		return nil, errors.New("the URL has to be ws://HOST:PORT/router/manager, or wss://") // as it is no retry mends it
 	}
 	if o.Redial == 0 {
 		o.Redial = 5 * time.Second
