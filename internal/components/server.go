@@ -67,9 +67,10 @@ func (b *Broker) handleSubscribe(g *grpc.Stream) {
 	}
 	b.log.Info("component disconnected", "component", s.key, "reason", s.reason)
 	status := s.farewell()
+	b.failOwed(s) // before the component hears of its end: what has its place may answer at once
 	g.End(status.Code, status.Message)
 	s.giveBack()
-	b.failOwed(s)
+	b.failOwed(s) // what was being written
 }
 
 // farewell is the status that the stream ends with.
