@@ -341,6 +341,34 @@ func TestAStormOfConnections(t *testing.T) {
 	mustSender(t, r.session(), "a")
 }
 
+// On a listener that says so receivers share a plain name, but for those that ask for copies.
+func TestReceiversShareByTheListener(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	addr, err := r.node.ListenWith(forwarder.ListenOptions{Address: "127.0.0.1:0", Shared: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := &router{t: t, node: r.node, table: r.table, url: "amqp://" + addr.String()}
+	for _, c := range []struct {
+		what, address string
+		options       *amqp.ReceiverOptions
+		want          routetable.Pick
+	}{
+		{"nothing", "A", nil, routetable.PickAny}, {"a queue", "B", &amqp.ReceiverOptions{SourceCapabilities: []string{"queue"}}, routetable.PickAny},
+		{"a topic", "C", &amqp.ReceiverOptions{SourceCapabilities: []string{"topic"}}, routetable.PickAll}, {"a name of a scheme", "topic:D", nil, routetable.PickAll},
+	} {
+		by.receiver(c.address, c.options)
+		groups := r.table.Lookup(c.address)
+		if len(groups) != 1 || groups[0].Pick != c.want {
+			t.Errorf("a receiver that asks for %s: got %v, want %v", c.what, groups, c.want)
+		}
+	}
+	r.receiver("E", nil)
+	if groups := r.table.Lookup("E"); len(groups) != 1 || groups[0].Pick != routetable.PickAll {
+		t.Errorf("by another listener: got %v", groups)
+	}
+}
+
 func TestAnAddressOfItsOwnIsDialledByDirectListenersOnly(t *testing.T) {
 	last := start(t, forwarder.Options{DeliveryTimeout: 100 * time.Millisecond}, "inbox --> null")
 	r := start(t, forwarder.Options{DeliveryTimeout: time.Second}, "known --> null")

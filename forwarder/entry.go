@@ -29,6 +29,7 @@ type ListenOptions struct {
 
 	AllowInsecurePlain bool // PLAIN without TLS beyond loopback
 	Direct             bool // an address that matches nothing and is an amqp URL is dialled
+	Shared             bool // receivers share a plain name (pick any) where they ask for neither that nor copies
 }
 
 // Mechanisms are the names of all SASL mechanisms, the one to be preferred first.
@@ -194,7 +195,7 @@ func (n *Node) disconnected(nc net.Conn, err error) {
 // take makes the connection of a client's socket.
 func (n *Node) take(nc net.Conn, o *ListenOptions) *amqp.Conn {
 	a := n.access.Load()
-	owner := &conn{n: n, id: n.nextID.Add(1), direct: o.Direct, isClient: true}
+	owner := &conn{n: n, id: n.nextID.Add(1), direct: o.Direct, shared: o.Shared, isClient: true}
 	cfg := n.engineConfig()
 	cfg.Mechanisms, cfg.RequireSASL = a.mechanisms(nc, o)
 	cfg.ChannelMax = uint16(min(a.Limits.Sessions, 1<<16) - 1)

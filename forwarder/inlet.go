@@ -20,6 +20,7 @@ type conn struct {
 
 	isClient bool // it came by a listener
 	direct   bool // that dials what matches nothing
+	shared   bool // whose receivers share an address where they do not say
 
 	handing atomic.Bool // the reader has copies that are not with their outlets yet
 	missed  atomic.Bool // somebody wants to look at the waiting messages when it has none

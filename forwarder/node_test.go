@@ -205,6 +205,25 @@ func TestATopicWithoutASubscriberIsTallied(t *testing.T) {
 	}
 }
 
+// A row that is optional is no route, also where it leads nowhere: to null, or to a topic without a subscriber.
+func TestOptionalRowsThatLeadNowhereAreNoRoute(t *testing.T) {
+	r := start(t, forwarder.Options{})
+	anyTap := append(pick(routetable.PickAny), optional...)
+	r.rows(row{"COLOSSUS", "topic:T", optional}, row{"HAL9000", "null", optional}, row{"SKYNET", "null", anyTap}, row{"MULTIVAC", "route:HAL9000", nil},
+		row{"GUARDIAN", "null", optional}, row{"GUARDIAN", "topic:T", nil}, row{"EMERAC", "null", anyTap}, row{"EMERAC", "route:GUARDIAN", pick(routetable.PickAny)})
+	s := r.sender("")
+	for _, to := range []string{"COLOSSUS", "HAL9000", "SKYNET", "MULTIVAC"} {
+		if err := s.Send(within(t), message(to, "x"), nil); condition(err) != "amqp:not-found" {
+			t.Errorf("%s: got %v", to, err)
+		}
+	}
+	for _, to := range []string{"GUARDIAN", "EMERAC"} {
+		if err := s.Send(within(t), message(to, "x"), nil); err != nil {
+			t.Errorf("%s, which has a row that counts: got %v", to, err)
+		}
+	}
+}
+
 func tallied(r *router) (all []string) {
 	for _, x := range r.node.Unrouted() {
 		all = append(all, fmt.Sprintf("%s %s %d", x.Address, x.Reason, x.Count))

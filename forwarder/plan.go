@@ -413,8 +413,8 @@ type planner struct {
 	all      map[Outlet]*planTarget // targets of all groups that get a copy in any case: one for each distinct hop
 	counted  int                    // targets that are not optional
 	optional int
-	nulls    int
-	quiet    int // topics without a subscriber
+	nulls    int // rows that discard and are not optional
+	quiet    int // topics without a subscriber, likewise
 	deep     bool
 	lookups  int
 	problem  string
@@ -506,8 +506,12 @@ func (b *planner) target(m *routetable.Match, used *lookup, outer planTarget, de
 	}
 	switch m.Hop.Scheme {
 	case "null":
-		b.nulls++
 		t.outlet, t.isNull = discard{b.n}, true
+		if !t.optional {
+			b.nulls++
+		} else if pick != routetable.PickAll {
+			b.optional++
+		}
 		return t, pick != routetable.PickAll
 	case "link":
 		if r := b.n.receiver(m.Hop.Name); r != nil {
@@ -605,6 +609,7 @@ func (b *planner) name(t planTarget, outer *lookup, depth int) (planTarget, bool
 			outer.rows = append(outer.rows, used.rows...)
 		}
 		switch {
+		case t.hop.Scheme == "topic" && t.optional: // says nothing of the message
 		case t.hop.Scheme == "topic":
 			b.quiet++
 		case b.p.unserved == "":

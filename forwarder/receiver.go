@@ -66,6 +66,10 @@ func (c *conn) attachReceiver(l *engine.Link) {
 		return
 	}
 	r := &receiver{address: address, private: src.Dynamic || address != src.Address, pick: pickOf(src)}
+	shares := c.shared && !r.private && sharesByDefault(src, address)
+	if shares {
+		r.pick = routetable.PickAny
+	}
 	r.isPattern = !r.private && slices.Contains(src.Capabilities, capPattern)
 	if err := c.mayReceive(r); err != nil {
 		l.Refuse(err)
@@ -100,6 +104,9 @@ func (c *conn) attachReceiver(l *engine.Link) {
 	answer := answerTo(src, address)
 	if r.isPattern {
 		answer.Capabilities = append(answer.Capabilities, capPattern)
+	}
+	if shares {
+		answer.DistributionMode = "move"
 	}
 	l.Accept(answer, l.Remote().Target, 0, engine.AttachOptions{}) // leaves with the next flush, when the row is there
 }
@@ -223,7 +230,7 @@ func (n *Node) removeReceiver(r *receiver) {
 	n.mu.Unlock()
 }
 
-// pickOf tells how a receiver shares its address: every receiver gets a copy, unless it asks for a queue.
+// pickOf tells how a receiver asks to share its address: every receiver gets a copy, unless it asks for a queue.
 func pickOf(src *wire.Source) routetable.Pick {
 	if src.DistributionMode == "move" {
 		return routetable.PickAny
@@ -234,6 +241,12 @@ func pickOf(src *wire.Source) routetable.Pick {
 		}
 	}
 	return routetable.PickAll
+}
+
+// sharesByDefault tells whether a receiver says nothing of how it shares its address, and may: names of a scheme have rules of their own.
+func sharesByDefault(src *wire.Source, address string) bool {
+	_, reserved := routetable.ReservedScheme(address)
+	return !reserved && src.DistributionMode == "" && !slices.Contains(src.Capabilities, capQueue) && !slices.Contains(src.Capabilities, capTopic)
 }
 
 // close gives back what the receiver did not take, and has its row withdrawn.

@@ -145,7 +145,7 @@ func (s *Snapshot) explainNames(rows []Explained, groups []Group, property func(
 			one := g
 			one.Matches = g.Matches[i : i+1]
 			ends := s.Resolve(nil, []Group{one}, nil, property)
-			x.Nowhere = nowhere(ends)
+			x.Nowhere = nowhere(ends, x.Optional)
 			for _, c := range ends {
 				x.Depth = max(x.Depth, c.Depth)
 			}
@@ -153,15 +153,17 @@ func (s *Snapshot) explainNames(rows []Explained, groups []Group, property func(
 	}
 }
 
-// nowhere says why none of the candidates is a hop; "" where one is.
-func nowhere(candidates []Candidate) string {
+// nowhere says why none of the candidates is a hop; "" where one is. Those that are optional count only for a row that is optional itself.
+func nowhere(candidates []Candidate, optional bool) string {
 	const most = 5
 	var why []string
 	for _, c := range candidates {
 		text := ""
-		switch {
-		case c.End == EndHop || c.End == EndEmpty && strings.HasPrefix(c.Name, topicPrefix):
+		switch leads := c.End == EndHop || c.End == EndEmpty && strings.HasPrefix(c.Name, topicPrefix); {
+		case leads && (optional || !c.Optional):
 			return ""
+		case leads:
+			text = rowText(c.Route) + " is optional"
 		case c.End == EndEmpty:
 			text = "no row matches the name " + short(arrowField(c.Name))
 		case c.End == EndTooDeep:

@@ -59,6 +59,7 @@ type Listener struct {
 	SASL               []string `yaml:"sasl"` // empty: ANONYMOUS, with users SCRAM and PLAIN, with clientCA EXTERNAL
 	AllowInsecurePlain bool     `yaml:"allowInsecurePlain"`
 	Direct             bool     `yaml:"direct"` // an address that matches nothing and is an amqp URL is dialled
+	Shared             bool     `yaml:"shared"` // receivers share a plain name where they ask for neither that nor copies
 }
 
 // HTTP is the HTTP listener; an empty Listen or "off" is none.

@@ -228,7 +228,7 @@ func (a *App) listen() (lines []string, err error) {
 			continue
 		}
 		o := forwarder.ListenOptions{
-			Address: address, TLS: a.secret.listenerTLS(l.URL), SASL: l.SASL, AllowInsecurePlain: l.AllowInsecurePlain, Direct: l.Direct,
+			Address: address, TLS: a.secret.listenerTLS(l.URL), SASL: l.SASL, AllowInsecurePlain: l.AllowInsecurePlain, Direct: l.Direct, Shared: l.Shared,
 		}
 		if scheme[0] == 'w' {
 			o.WebSocket = &amqp.WebSocketOptions{Origins: a.config.HTTP.Origins}

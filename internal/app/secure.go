@@ -367,8 +367,8 @@ func (l *Listener) check(hasUsers bool) (key string, err error) {
 		return ".tls", fmt.Errorf("%s needs tls: {cert: FILE, key: FILE}, in a configuration file", l.URL)
 	case !l.secure() && l.TLS != TLS{}:
 		return ".tls", fmt.Errorf("%s has no TLS: write amqps:// or wss://", l.URL)
-	case isRembus(l.URL) && (len(l.SASL) > 0 || l.AllowInsecurePlain || l.Direct):
-		return ".url", fmt.Errorf("%s: sasl, allowInsecurePlain and direct are for AMQP", l.URL)
+	case isRembus(l.URL) && (len(l.SASL) > 0 || l.AllowInsecurePlain || l.Direct || l.Shared):
+		return ".url", fmt.Errorf("%s: sasl, allowInsecurePlain, direct and shared are for AMQP", l.URL)
 	}
 	host, _, _ := net.SplitHostPort(address)
 	for i, m := range l.SASL {

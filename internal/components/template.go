@@ -51,10 +51,11 @@ func ParseTemplate(text string) (*Template, error) {
 	return t, nil
 }
 
-// plainError drops the place in front of an error of text/template, which means nothing in a text of one line.
+// plainError drops the place in front of an error of text/template, which means nothing in a text of one line, and behind it our own type.
 func plainError(err error) error {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, `executing "rule" at `); ok {
+		after, _, _ = strings.Cut(after, " in type ")
 		return errors.New(after)
 	}
 	for _, prefix := range []string{"template: ", "rule:1: ", "rule:1:"} {

@@ -49,7 +49,7 @@ type explainMatch struct {
 	When     string   `json:"when,omitempty"`    // its predicate, the rule of a component's route
 	Origin   string   `json:"origin,omitempty"`  // where it has one: who asserts it, down to the route
 	Depth    int      `json:"depth,omitempty"`   // where it is used and names another name: how many names deep that goes
-	Nowhere  string   `json:"nowhere,omitempty"` // where it is used and leads to no hop
+	Nowhere  string   `json:"nowhere,omitempty"` // where it is used and leads to no hop that counts
 	Chosen   *bool    `json:"chosen,omitempty"`  // against a running router: the node would send here now
 }
 
