@@ -250,6 +250,15 @@ func (set *matchSet) put(i int, e *cached) {
 }
 
 // find is the entry of an address, and where it is; nil where there is none.
+func (c *matchCache) find(addr string, hash uint64) (e *cached, set *matchSet, i int) {
+	set = c.set(hash)
+	if e, i = set.find(addr, hash); e == nil {
+		set = c.other(hash)
+		e, i = set.find(addr, hash)
+	}
+	return e, set, i
+}
+
 func (set *matchSet) find(addr string, hash uint64) (e *cached, i int) {
 	tag := matchTag(hash)
 	for i := range set.tags {
@@ -275,11 +284,7 @@ func (c *matchCache) other(hash uint64) *matchSet { return &c.sets[hash>>16&uint
 
 // cached returns what is known of addr and holds in s, or nil.
 func (s *Snapshot) cached(addr string, hash uint64) *cached {
-	c := s.caches.matches.Load()
-	e, _ := c.set(hash).find(addr, hash)
-	if e == nil {
-		e, _ = c.other(hash).find(addr, hash)
-	}
+	e, _, _ := s.caches.matches.Load().find(addr, hash)
 	if e == nil || !s.holds(e) {
 		return nil
 	}
@@ -326,13 +331,10 @@ func (s *Snapshot) keep(addr string, hash uint64, groups []Group, rows []*Route,
 		e.groups = append(e.few[:0], groups...)
 	}
 	// The place of an older entry of the same address, or a free one, or any.
-	for _, set := range [2]*matchSet{c.set(hash), c.other(hash)} {
-		if old, i := set.find(addr, hash); old != nil {
-			set.put(i, e)
-			return
-		}
+	old, set, at := c.find(addr, hash)
+	if old == nil {
+		set, at = c.free(hash)
 	}
-	set, at := c.free(hash)
 	if set == nil {
 		n := c.evicted.Add(1)
 		set, at = c.set(hash), int(uint64(n)+hash>>40)%setSize

@@ -137,18 +137,23 @@ func (c *compact) fillForm(segs []segmentRows, form *form, bit rowSet) []segment
 		if path.long || i >= len(path.before) || path.before[i].wild {
 			c.open[i] |= bit
 		} else {
-			segs = append(segs, segmentRows{hashAt([]byte(path.before[i].text), 0, len(path.before[i].text), i), bit})
+			segs = append(segs, segmentRows{hashOf(path.before[i].text, i), bit})
 		}
 	}
 	for i := range c.openEnd {
-		if path.long || i >= len(path.after) || path.after[len(path.after)-1-i].wild {
+		if last := len(path.after) - 1 - i; path.long || last < 0 || path.after[last].wild {
 			c.openEnd[i] |= bit
 		} else {
-			segs = append(segs, segmentRows{hashAt([]byte(path.after[len(path.after)-1-i].text), 0, len(path.after[len(path.after)-1-i].text), ^i), bit})
+			segs = append(segs, segmentRows{hashOf(path.after[last].text, ^i), bit})
 			c.ends |= bit
 		}
 	}
 	return segs
+}
+
+// hashOf is hashAt of a segment that stands alone.
+func hashOf(segment string, place int) uint64 {
+	return hashAt([]byte(segment), 0, len(segment), place)
 }
 
 // find appends the rows that fit addr, in no order. One can be there more than once.
